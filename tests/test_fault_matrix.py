@@ -34,6 +34,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.modules import module as module_hooks
 from torch.optim import optimizer as optimizer_hooks
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils.data import DataLoader
 
 import whyslow
@@ -370,6 +372,13 @@ def runs(training: Trained) -> dict[str, Callable[[], object]]:
     }
 
 
+def open_modes() -> list[object]:
+    """Torch's modes and hooks: what stays would see all that the program computes later."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    modes = [*_get_current_dispatch_mode_stack(), *_get_current_function_mode_stack()]
+    return modes + [hooks] * (hooks is not None)
+
+
 def unharmed_by_interrupts(
     run: Callable[[], object], moments: list[int], state: Callable[[], Any], since: str = ""
 ) -> None:
@@ -379,6 +388,7 @@ def unharmed_by_interrupts(
         struck += interrupted(run, at, since)
         sampler_ends()
         assert state() == before, f"changed by an interrupt at call {at}"
+        assert not open_modes(), f"left open by an interrupt at call {at}"
     assert struck > len(moments) // 2
     run()
     assert state() == before

@@ -25,6 +25,7 @@ from labkit.restore import (
     restoring,
 )
 from labkit.restore.collector import frozen_heap, without_collector
+from labkit.restore.modes import preserve_modes
 from labkit.restore.switches import set_torch_flags, torch_flags
 
 
@@ -414,3 +415,18 @@ def test_a_context_that_an_interrupt_left_open_ends_before_things_are_put_back()
     with pytest.raises(KeyboardInterrupt), giving_back(lambda: order.append("put back")):
         body()
     assert order == ["closed", "put back"]
+
+
+def test_modes_that_an_interrupt_left_open_are_left() -> None:
+    """As where it strikes at the call of their `__exit__`."""
+    outer, inner = (torch.utils._python_dispatch.TorchDispatchMode() for _ in range(2))
+    function = torch.overrides.BaseTorchFunctionMode()
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    with outer:
+        with pytest.raises(KeyboardInterrupt), preserve_modes():
+            for mode in (inner, function, hooks):
+                mode.__enter__()
+            raise KeyboardInterrupt
+        assert torch.utils._python_dispatch._get_current_dispatch_mode() is outer
+    assert torch._C._len_torch_dispatch_stack() == torch._C._len_torch_function_stack() == 0
+    assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
