@@ -215,13 +215,16 @@ class Board:
         The seconds that it took.
         """
         begin = time.monotonic()
-        below = self.choices.below(self.switch) if self.switch else self.choices.switches
-        if self.switch:
-            below = on_top_of(self.switch, below, whole)
+        switch = self.switch
+        below = on_top_of(switch, self.choices.below(switch), whole) if switch else ()
         if below and not self.choices.sure:
-            rate = images_per_second(AGAIN, stop=stop, tell=tell)
-            self._note(rate, bool(rate.notice))
+            self._time(stop, tell)
         return time.monotonic() - begin
+
+    def _time(self, stop: threading.Event | None, tell: Tell | None) -> None:
+        """Time the slow script, and note its rate."""
+        rate = images_per_second(AGAIN, stop=stop, tell=tell)
+        self._note(rate, bool(rate.notice))
 
     def run(self, *, stop: threading.Event | None = None, tell: Tell | None = None) -> None:
         """Train the script with all that is kept to the target, once: stars are for what it takes.
@@ -236,7 +239,8 @@ class Board:
         self.latest, self._undo, self.said, self.needs = None, None, self._trouble, 0
         beside = Beside()
         try:
-            self._time_slow_script(True, stop, tell)
+            if not self.choices.sure:
+                self._time(stop, tell)
             seconds = run_script(switches, stop=stop, tell=tell)
         except (KeyboardInterrupt, NoFigure) as error:
             self.said = f"Your script did not run to its end: {error}".rstrip(": ") + "."
