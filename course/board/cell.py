@@ -194,18 +194,8 @@ class Board:
         if figure.switch in self.choices.switches:
             return
         found = Choice(figure, kept=False)
-        self.choices = self.choices.with_choice(found)
-        if self.path is None:
-            return
-        try:
-            self.choices, notice = store.change(
-                self.path, self.machine, lambda choices: choices.with_choice(found)
-            )
-        except BoardError as error:
+        if not self._save(lambda choices: choices.with_choice(found)):
             self._unsaved.append(found)
-            notice = self._trouble = str(error)
-        if notice not in self.said:
-            self.said = f"{self.said} {notice}".strip()
 
     def _time_slow_script(
         self, whole: bool, stop: threading.Event | None, tell: Tell | None
@@ -255,17 +245,19 @@ class Board:
         self._save(lambda choices: choices.with_run(run))
         self.said = " ".join(filter(None, [told, notice, self.said]))
 
-    def _save(self, how: Callable[[Choices], Choices]) -> None:
-        """Change what was measured, here and in the reader's file."""
-        self.choices = how(self.choices)
+    def _save(self, how: Callable[[Choices], Choices]) -> bool:
+        """Change what was measured, here and in the reader's file; whether it is saved."""
+        self.choices, saved = how(self.choices), True
         if self.path is None:
-            return
+            return saved
         try:
             self.choices, notice = store.change(self.path, self.machine, how)
         except BoardError as error:
-            notice = self._trouble = str(error)
+            notice, saved = str(error), False
+            self._trouble = notice
         if notice not in self.said:
             self.said = f"{self.said} {notice}".strip()
+        return saved
 
     # -------------------------------------------------------------------------------- choices
 
