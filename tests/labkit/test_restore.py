@@ -422,11 +422,13 @@ def test_modes_that_an_interrupt_left_open_are_left() -> None:
     outer, inner = (torch.utils._python_dispatch.TorchDispatchMode() for _ in range(2))
     function = torch.overrides.BaseTorchFunctionMode()
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    before = torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
     with outer:
         with pytest.raises(KeyboardInterrupt), preserve_modes():
             for mode in (inner, function, hooks):
                 mode.__enter__()
             raise KeyboardInterrupt
         assert torch.utils._python_dispatch._get_current_dispatch_mode() is outer
-    assert torch._C._len_torch_dispatch_stack() == torch._C._len_torch_function_stack() == 0
+    after = torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
+    assert after == before
     assert torch._C._autograd._top_saved_tensors_default_hooks(True) is None
