@@ -90,8 +90,8 @@ function drawCost(pen, state, { left, right, narrow }, top) {
 // Why reading after every update costs so much, or so little; and whether it can cost more.
 function reason(state) {
   const { host, held, device } = parts(state);
-  const copy = held ? ` The copy's ${ms(held)} overlap with nothing.` : "";
-  if (host === device) return `Both are equal: all of it can overlap, so most is lost.${copy}`;
+  const copy = held ? ` The copy's ${ms(held)} wait for both, however seldom you read.` : "";
+  if (host === device) return `Both are equal: all of their work can overlap.${copy}`;
   const who = host < device ? "host" : "device";
   const now = cost(state);
   const more = TIMES.some((other) => cost({ ...state, host: other }) > now + 1e-6);

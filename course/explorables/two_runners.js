@@ -90,9 +90,9 @@ function render({ el }) {
       "the calls: who is first?",
     caption:
       "Simulated: launching a kernel costs 20 µs on the CPU, 8 on an A100, 6 on an H100, and 1 " +
-      "in a CUDA graph. Compiling takes 0.4 s per operator, a fifth of it where the code is on " +
-      "disk. It makes one kernel of three, and halves their time while they are short. All of " +
-      "this is assumed; the panel below measures.",
+      "in a CUDA graph. Compiling makes one kernel of three operators, which takes 1.2 s, a fifth " +
+      "of it where the code is on disk; it halves their time while they are short. All of this " +
+      "is assumed; the panel below measures.",
     state,
     height: (width) => 2 * STRIDE + (width < NARROW ? 44 : 26),
     draw,
@@ -115,7 +115,12 @@ function render({ el }) {
   const options = (choices) => Object.entries(choices).map(([key, { label }]) => [key, label]);
   const machines = options(MACHINES);
   frame.choice({ name: "machine", label: "machine", options: machines, change: change("machine") });
-  frame.menu({ name: "way", label: "the second runner", options: options(WAYS) });
+  // Graphs need a GPU.
+  const able = (way) => !WAYS[way].replays || MACHINES[state.machine].gpu;
+  frame.menu({
+    ...{ name: "way", label: "the second runner", options: options(WAYS) },
+    change: (way) => frame.set({ way, machine: able(way) ? state.machine : "a100" }),
+  });
   frame.menu({ name: "changes", label: "between calls changes", options: options(CHANGES) });
   const caches = [["cold", "no"], ["warm", "yes"]];
   frame.choice({ name: "cache", label: "code on disk", options: caches, change: change("cache") });

@@ -156,14 +156,15 @@ def draw(eager: Runner, other: Runner, verdict: str) -> Markup:
     steps = NEVER if math.isinf(after) else round_above(1.2 * after)
     now = min(side.after(steps) for side in (eager, other))
     longest = max(eager.each, other.each)
+    wait = max(eager.first, other.first)
     parts: list[Markup] = []
     for place, side in enumerate((eager, other)):
         top = ROW * place
         told = f"{steps:,} steps: {format_seconds(side.after(steps))}"
         parts += svg.named(top + 18, side.name, told)
-        parts += _track(side, ROLES[place], now, steps, top + 28)
+        parts += _track(side, ROLES[place], now, steps, wait, top + 28)
         parts += _step(side, longest, top + 28 + LANE + 8)
-    if after <= steps:
+    if 1 < after <= steps:
         parts += _mark(after, steps, ROW + 28)
     foot = 2 * ROW + 4
     parts += legend(LEGEND, EDGE, foot)
@@ -173,17 +174,21 @@ def draw(eager: Runner, other: Runner, verdict: str) -> Markup:
 
 
 def in_words(after: float, verdict: str) -> str:
-    """``the second runner has caught up after 1,200 steps``."""
+    """``the second runner is behind for 1,200 steps, and then ahead``."""
     if math.isinf(after):
         if verdict == "unclear":
             return "whose step is faster is not clear, nor who is ahead in the end"
         return "here the second runner never catches up"
-    steps = "one step" if after == 1 else f"{after:,.0f} steps"
-    return f"the second runner has caught up after {steps}"
+    if after == 1:
+        return "the second runner is ahead from its first step on"
+    return f"the second runner is behind for {after:,.0f} steps, and then ahead"
 
 
-def _track(side: Runner, role: str, now: float, steps: int, top: float) -> Iterator[Markup]:
-    ready = min(1.0, now / side.first) if side.first else 1.0
+def _track(
+    side: Runner, role: str, now: float, steps: int, wait: float, top: float
+) -> Iterator[Markup]:
+    """``wait``: seconds of the longer first step, which fills its box."""
+    ready = min(side.first, now) / wait if wait else 0.0
     yield svg.rect(EDGE, top, BOX, LANE, "field")
     yield svg.rect(EDGE, top, BOX * ready, LANE, "band arm5")
     yield svg.text(EDGE + BOX / 2, top + 18, format_seconds(side.first), "small", "middle")

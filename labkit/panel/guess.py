@@ -185,6 +185,16 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
     return judge_factor(bet.kind, answer, factor, interval, near)
 
 
+def stands(result: object) -> bool:
+    """Whether what a result says of who is ahead holds although other programs disturbed it."""
+    if isinstance(result, Sweep | MemoryComparison):
+        return True
+    factor = _measured(result)[0]
+    if _is_same(result) or _is_near(result) or not 0 < factor < math.inf:
+        return True
+    return max(factor, 1 / factor) >= AHEAD_BY_FAR
+
+
 def _is_sure(answer: Answer, result: object) -> bool:
     """Whether a result that other programs disturbed decides an answer all the same."""
     factor = _measured(result)[0]
@@ -192,7 +202,7 @@ def _is_sure(answer: Answer, result: object) -> bool:
         return True
     times = max(factor, 1 / factor)
     if isinstance(answer, str):
-        return times >= AHEAD_BY_FAR and not _is_unclear(result)
+        return stands(result) and not _is_unclear(result)
     off = max(answer / factor, factor / answer)
     far = max(times, off) >= FAR
     return far or (off <= NEAR and not _is_unclear(result))

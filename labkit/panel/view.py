@@ -24,6 +24,7 @@ from labkit.busy import Others
 from labkit.device import pick
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
+from labkit.panel import guess
 from labkit.panel.guess import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs
 from labkit.panel.pace import Pace
@@ -339,13 +340,14 @@ class View(Watcher):
         self.history += kept if isinstance(kept, Sweep) else [kept]
         disturbed = bool(self._states[run.mode].get("notice"))
         told = self._bets.reveal(run, kept, disturbed=disturbed)
+        doubted = disturbed and not guess.stands(kept)
         drawing, called = self._drawing(run, kept), named(run, kept)
         own = Markup()
         if self._picture and not isinstance(kept, Sweep):
             own = Markup(self._picture(called) or "")
         state = {
-            "head": show.join([head_of(called), told]),
-            "verdict": tone_of(kept),
+            "head": show.join([head_of(called, doubted=doubted), told]),
+            "verdict": "unclear" if doubted else tone_of(kept),
             "picture": own or drawing,
             "sure": show.join([grounds_of(called), drawing if own else ""]),
             "progress": 1.0,
@@ -459,11 +461,16 @@ def tone_of(result: Found) -> str:
     return result.tone if isinstance(result, Comparison) else ""
 
 
-def head_of(result: Found, running: bool = False) -> Markup:
-    """A result at a glance: the factor once, large, its verdict, and what it means in lines."""
+def head_of(result: Found, running: bool = False, doubted: bool = False) -> Markup:
+    """A result at a glance: the factor once, large, its verdict, and what it means in lines.
+
+    ``doubted``: other programs may have made the difference.
+    """
     words, figure, tone = "", "", tone_of(result)
     if not isinstance(result, Sweep):
         words, figure = result.headline
+    if doubted:
+        words, tone = f"{words}, disturbed", "unclear"
     parts = []
     if figure:
         parts.append(element("span", figure, kind="speedup" + (" long" if len(figure) > 8 else "")))

@@ -112,7 +112,7 @@ def table_rows(sides: Sequence[Measurement]) -> list[list[str]]:
         ["step, median", *(format_seconds(side.median) for side in sides)],
         ["step, IQR", *(format_seconds(side.iqr) for side in sides)],
         ["throughput", *(format_rate(side.throughput, side.unit) for side in sides)],
-        ["first step", *(format_seconds(side.cold) for side in sides)],
+        ["first step, this run", *(format_seconds(side.cold) for side in sides)],
     ]
     if any(side.peak_text != "-" for side in sides):
         rows.append(["peak memory", *(side.peak_text for side in sides)])

@@ -1,13 +1,14 @@
 """22's picture of a result: two runners on a track of steps, and what a step calls."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from course.measured.runners import Runner, Runners, draw, in_words, paid, round_above
+from course.measured.runners import BOX, Runner, Runners, draw, in_words, paid, round_above
 from labkit import Lab, Workload
 
 EAGER = Runner("eager", 0.002, 0.002, 36)
@@ -110,6 +111,21 @@ def test_who_has_paid_is_first_and_who_has_not_stands() -> None:
     assert "never catches up" not in unclear and "is not clear" in unclear
     assert COMPILED.done(EAGER.after(1000), 1000) == 0
     assert EAGER.done(EAGER.after(1000), 1000) == 1000
+
+
+def test_first_steps_have_one_scale() -> None:
+    """Else both boxes were full, of a moment and of eight seconds."""
+    drawn = draw(EAGER, COMPILED, "faster")
+    found = re.findall(r'width="([\d.]+)"[^>]*class="k-band k-arm5"', drawn)
+    widths = list(map(float, found))
+    assert len(widths) == 2
+    assert widths[0] / widths[1] == pytest.approx(EAGER.first / COMPILED.first, abs=0.01)
+    assert widths[1] == pytest.approx(BOX, abs=0.1)
+
+
+def test_who_is_ahead_at_once_has_nothing_to_pay() -> None:
+    drawn = draw(EAGER, Runner("warm", 0.001, 0.001, 2), "faster")
+    assert "ahead from its first step on" in drawn and ">paid<" not in drawn
 
 
 def test_round_numbers() -> None:

@@ -412,6 +412,9 @@ def test_the_factor_stands_once_and_the_difference_beside_it() -> None:
     assert head == "2.00× faster as fast as the baseline saves 20.5 of 41.0 ms a step"
     so_far = words(view.head_of(Comparison(before, after), running=True))
     assert so_far.startswith("2.00× faster so far")
+    doubted = view.head_of(Comparison(before, after), doubted=True)
+    assert words(doubted).startswith("2.00× faster, disturbed as fast")
+    assert 'data-verdict="unclear"' in doubted
 
 
 # --------------------------------------------------------------------- errors, stop, other panels
@@ -1019,6 +1022,22 @@ def test_a_bet_reaches_as_far_as_its_question_and_moves_by_few_per_cent(learner:
         slider.value = most
         assert learner.bet.answer == most
     assert 1.05 < slider.base**slider.step < 1.1
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(1.2, "unclear"), (1.4, "faster")])
+def test_a_small_difference_beside_other_programs_is_no_verdict(
+    learner: LabPanel, monkeypatch: pytest.MonkeyPatch, seconds: float, shown: str
+) -> None:
+    times = [(each,) * 40 for each in (seconds, 1.0)]
+    sides = [Measurement(name, times=each) for name, each in zip("ab", times, strict=True)]
+    found = Comparison(*(replace(side, builds=(0, 1, 2, 3) * 10) for side in sides))
+    monkeypatch.setattr(view, "LOOK", 0.0)
+    monkeypatch.setattr(Others, "taken", lambda self: 64.0)
+    run = Run(lambda *_: None, "Time", 10.0, ({}, {}), number=1)
+    learner.view.begun(run)
+    learner.view.prepares(run, Stage("Building"), 0.0)
+    learner.view.finish(run, found)
+    assert learner.view.live.state["verdict"] == shown
 
 
 def test_what_disturbs_times_disturbs_no_count_of_bytes(

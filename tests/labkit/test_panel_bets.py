@@ -359,6 +359,10 @@ def test_times_beside_other_programs_decide_who_is_ahead_and_no_factor_that_is_n
     assert far is not None and far.right is False
     same = judge(order, "neither", timed(1.001, 1), disturbed=True)
     assert same is not None and same.right is True
+    assert [guess.stands(timed(ratio, 1)) for ratio in (1.4, 1.2, 0.8, 0.7)] == [
+        *(True, False, False, True)
+    ]
+    assert guess.stands(remembered(100, 95))
     # Bytes and counts of steps are what they are.
     memory = judge(Bet("How much?", "bytes"), 0.5, remembered(100, 52), disturbed=True)
     assert memory is not None and memory.right is True
