@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from course.board.outlook import doubt
+from course.board.outlook import doubt, lacking
 from course.board.store import NEAR, Figure
 from course.board.words import factor_in_words
 from course.switches import SWITCHES, TASK
@@ -83,15 +83,16 @@ def for_memory(figure: Figure) -> bool:
 
 
 def after_keeping(figure: Figure, kept: Collection[str]) -> str:
-    """What follows from keeping a loss, or what was measured on top of more than is ``kept``."""
+    """What follows from keeping a loss, and what it needs that is not ``kept``, or was lent."""
+    missing = lacking(kept)
     if figure.direction != "slower":
         lent = [name for name in figure.on_top_of if name not in kept]
-        if not lent:
-            return ""
+        if missing or not lent:
+            return missing
         return f"Both sides of its race had {', '.join(lent)}, which you have not kept yet."
     return (
         f"{figure.switch} {_loss(figure)}, and all that comes later is measured on top of it. "
-        "Undo (--leave on the command line) takes it out again."
+        f"Undo (--leave on the command line) takes it out again. {missing}".strip()
     )
 
 

@@ -18,6 +18,7 @@ import ipywidgets as W
 from course.board.advice import KEEP, LEAVE, advised, wants_a_whole_race, wants_more_time
 from course.board.live import Live, picture
 from course.board.measure import Tell, promised, seconds_at_most
+from course.board.outlook import lacking
 from course.board.page import body, head
 from course.board.store import Choices, Figure
 from course.board.wager import Wager
@@ -251,7 +252,7 @@ class Buttons(Watcher):
 
     def _hint(self) -> str:
         """What the reader should know before the next press."""
-        return SAVED if self.board.undecided else ""
+        return SAVED if self.board.undecided else lacking(self.board.choices.switches)
 
     def _bets(self) -> list[W.ToggleButtons]:
         """The bet, until a figure has decided it: while that is measured it stands as it is."""

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -26,14 +26,15 @@ from course.board.measure import (
     run_script,
     seconds_at_most,
 )
-from course.board.outlook import doubt, lent, likely
+from course.board.outlook import doubt, lacking, lent, likely
 from course.board.page import html
 from course.board.rate import Beside, Rate, images_per_second
-from course.board.store import BoardError, Choice, Choices, Figure, Run
+from course.board.store import NEAR, BoardError, Choice, Choices, Figure, Run
 from course.board.waterfall import Waterfall, decided_in_words, duration, waterfall
-from course.switches import SWITCHES, TASK, checked
+from course.switches import EARLY_ON, SWITCHES, TASK, checked
 from labkit.device import test_size
 from labkit.panel import guess
+from labkit.text import format_rate
 
 # Seconds for the slow script where it has to be timed beside a switch.
 AGAIN = 3.0
@@ -180,6 +181,7 @@ class Board:
 
     def _conclude(self, rate: float, notice: str) -> None:
         """Note what was found while other programs worked, if ``notice`` says so."""
+        before = self.choices.rate
         self._note(rate, bool(notice))
         if self.latest is not None:
             self.latest = replace(self.latest, disturbed=bool(notice))
@@ -187,7 +189,7 @@ class Board:
                 # What is clear although others worked is clear.
                 notice = ""
             self._remember(self.latest)
-        self.said = f"{self.said} {notice}".strip()
+        self.said = f"{self.said} {notice} {_timed_anew(before, self.choices.rate)}".strip()
 
     def _remember(self, figure: Figure) -> None:
         """Save a figure as not kept; of a switch that is kept only a choice changes something."""
@@ -241,7 +243,7 @@ class Board:
         self._earlier = fastest.seconds if fastest else math.inf
         told = f"Your script reached {TASK.target:.0%} in {duration(seconds)}."
         if math.isinf(seconds):
-            told = f"Your script did not reach {TASK.target:.0%}."
+            told = f"Your script did not reach {TASK.target:.0%}. {_what_may_help(switches)}"
         self._save(lambda choices: choices.with_run(run))
         self.said = " ".join(filter(None, [told, notice, self.said]))
 
@@ -288,6 +290,7 @@ class Board:
         if not self._change(lambda choices: choices.with_choice(left), "Taken out"):
             self._unsaved.append(left)
         self._undo = left, before
+        self.said = f"{self.said} {lacking(self.choices.switches)}".strip()
         self._show_again()
 
     def undo(self) -> None:
@@ -452,6 +455,23 @@ class Board:
         """Wait for what `start` began; raise what ended it, TimeoutError after so many seconds."""
         if self._buttons is not None:
             self._buttons.wait(timeout)
+
+
+def _timed_anew(before: float, now: float) -> str:
+    """That the slow script's rate is another one than was shown; empty where it is about that."""
+    if not max(before / now, now / before) > NEAR:
+        return ""
+    rate = format_rate(now, "images")
+    was = format_rate(before, "images")
+    return f"The slow script was timed again, beside the switch: {rate}, where it was {was}."
+
+
+def _what_may_help(switches: Sequence[str]) -> str:
+    """What to do where the target was not reached."""
+    missing = [name for name in EARLY_ON if name not in switches]
+    if missing and not lacking(switches):
+        return f"{', '.join(missing)} makes it learn early: keep it, and run again."
+    return lacking(switches) or f"Take {switches[-1]} out, which was kept last, and run again."
 
 
 def _for_tests() -> bool:

@@ -57,13 +57,27 @@ def doubt(switch: str, kept: Collection[str] = ()) -> str:
     return ""
 
 
+def lacking(kept: Collection[str]) -> str:
+    """What of ``kept`` needs a switch that is not; empty where nothing is missing."""
+    texts = []
+    for switch in kept:
+        if missing := [name for name in NEEDED.get(switch, ()) if name not in kept]:
+            them = "it" if len(missing) == 1 else "them"
+            needs = f"{switch} needs {', '.join(missing)}"
+            texts.append(f"{needs}: keep {them} as well, or take {switch} out.")
+    return " ".join(texts)
+
+
 def lent(switch: str, kept: Collection[str] = ()) -> str:
     """What both sides of a switch's race have on besides what is kept, and why."""
     missing = [name for name in EARLY_ON if name not in (switch, *kept)]
     if not SWITCHES[switch].learns or switch in NEEDED or not missing:
         return ""
     named = ", ".join(missing)
-    return f"Both sides of its short race have {named}: without it none learns in two minutes."
+    return (
+        f"Both sides of its short race, which is over early, have {named}: without it none gets "
+        "that far in two minutes."
+    )
 
 
 def likely(tried: Collection[str], kept: Collection[str] = ()) -> tuple[Likely, ...]:

@@ -15,6 +15,7 @@ from course.board.stars import EMPTY, FULL, Stars
 from course.board.store import Choice, Figure
 from course.board.waterfall import (
     BEST,
+    RAN,
     SLOW,
     STILL,
     TODAY,
@@ -176,6 +177,8 @@ def rows(found: Waterfall) -> list[Row]:
         # Among bars of memory there is no place for who has none.
         if step.figure is not None and (found.saves == "time" or math.isfinite(step.peak)):
             rows.append(_row_of(found, step, step.figure))
+        elif step.name == RAN and found.saves == "time":
+            rows.append(Row(RAN, "", found.time(step.after), step.before, step.after))
     choice = found.decided
     if choice and not choice.kept:
         before = found.steps[-1].after

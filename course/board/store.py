@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -175,6 +175,15 @@ class Choices:
         """The latest of the script with what is kept now."""
         kept = set(self.switches)
         return next((run for run in self.runs[::-1] if set(run.switches) == kept), None)
+
+    def run_of_first(self, kept: Sequence[str]) -> Run | None:
+        """The latest quiet run, to the target, of the first so many of ``kept``; of the most."""
+        runs = [run for run in self.runs if math.isfinite(run.seconds) and not run.disturbed]
+        for count in range(len(kept), 0, -1):
+            for run in reversed(runs):
+                if set(run.switches) == set(kept[:count]):
+                    return run
+        return None
 
     @property
     def fastest(self) -> Run | None:

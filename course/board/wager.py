@@ -74,7 +74,8 @@ class Wager:
             guess.SCORE.leave_open(key, self.question, bet)
             return f"Your bet, {bet}, stays open."
         right = bet == found
-        guess.SCORE.count(key, Decided(self.question, bet, found, right))
+        # A board alone finishes no notebook.
+        guess.SCORE.count(key, Decided(self.question, bet, found, right), measured=False)
         return f"✓ You bet on {bet}: right." if right else f"✗ You bet on {bet}: it is {found}."
 
     def _found(self, figure: Figure) -> str | None:

@@ -2,10 +2,10 @@
 
 How many images the slow script trains on until then was recorded, over several seeds; its rate is
 measured here. Every step divides the one above by what its switch was measured to bring, so all of
-them are estimates, and say so. A loss makes it longer. What is unclear is drawn and not counted;
-where only the size of a gain or a loss is unclear it is counted, and the whole is "about". With a
-switch that kept the training from its target no time is left to estimate: it is infinite from there
-on.
+them are estimates, and say so, up to a run of the script: from there on it counts. A loss makes it
+longer. What is unclear is drawn and not counted; where only the size of a gain or a loss is unclear
+it is counted, and the whole is "about". With a switch that kept the training from its target no
+time is left to estimate: it is infinite from there on.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from course.switches import SWITCHES, TASK
 from labkit.text import aligned, format_bytes, format_factor, format_rate, format_share
 
 SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
+# The step to what a run of the script took, from what was estimated.
+RAN = "your script, as it ran"
 NOT_REACHED = "not reached"
 HOW = {
     "time": "timed in turn",
@@ -200,7 +202,9 @@ class Waterfall:
         return " ".join(texts)
 
     def of_your_script(self) -> str:
-        """``about 12 s``: what the script is likely to take with all that is kept, if known."""
+        """``about 12 s``: what the script is likely to take with all that is kept, or took last."""
+        if self.run:
+            return f"{duration(self.run.seconds)} when it ran last"
         kept = [step for step in self.steps if not step.undecided][-1].after
         return f"about {rough(kept)}" if self.timed and math.isfinite(kept) else ""
 
@@ -221,9 +225,10 @@ class Waterfall:
     @property
     def is_rough(self) -> bool:
         """Whether the whole is: by a figure that says little, or is on top of what is out now."""
-        figures = [step.figure for step in self.steps if step.figure and step.figure.counts]
-        names = {step.name for step in self.steps}
-        return any(is_rough(each) or not names.issuperset(each.on_top_of) for each in figures)
+        names = [step.name for step in self.steps]
+        since = self.steps[names.index(RAN) :] if RAN in names else self.steps
+        figures = [step.figure for step in since if step.figure and step.figure.counts]
+        return any(is_rough(each) or not {*names}.issuperset(each.on_top_of) for each in figures)
 
     @property
     def fresh(self) -> bool:
@@ -359,12 +364,19 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
     rate = choices.rate
     seconds = images / rate if choices.sure else 1.0
     found = [Step(SLOW, seconds, seconds)]
-    for figure in figures:
+    names = [figure.switch for figure in figures if figure is not latest]
+    ran = choices.run_of_first(names) if choices.sure else None
+    for number, figure in enumerate(figures):
+        if ran and number == len(ran.switches):
+            found.append(Step(RAN, seconds, ran.seconds))
+            seconds = ran.seconds
         after = seconds / (figure.gain if figure.counts else 1)
         if figure.prevents and figure is not latest:
             after = math.inf
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))
         seconds = after
+    if ran and len(figures) == len(ran.switches):
+        found.append(Step(RAN, seconds, ran.seconds))
     tried = len(made.keys() | {each.switch for each in figures})
     return Waterfall(
         tuple(found),

@@ -382,7 +382,7 @@ class Score:
     def count(self, key: object, decided: Decided, *, measured: bool = True) -> None:
         """Count an answer, unless its question was answered before.
 
-        ``measured`` is False for what a picture simulates.
+        ``measured`` is False for what no panel has measured.
         """
         self._decided.setdefault(key, decided)
         self.measured |= measured

@@ -43,7 +43,7 @@ from course.board.stars import Stars, doublings
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.table import speedrun_table
 from course.board.wager import Wager
-from course.board.waterfall import duration, waterfall
+from course.board.waterfall import RAN, duration, waterfall
 from course.cli import main
 from course.notebook_files import read_notebook
 from course.probe import Abilities
@@ -1398,6 +1398,72 @@ def test_stars_are_for_what_the_script_took(
     other.run()
     assert "did not reach" in other.said and other.waterfall.headline().endswith("not reached")
     assert (other.waterfall.stars.won, other.waterfall.stars.new) == (3, 0)
+
+
+def test_estimates_follow_the_latest_run(path: Path, figures: list[Any], runs: list[Any]) -> None:
+    """Else what ran in 40 s is estimated at 50 again as soon as another switch is measured."""
+    found = measured("data_loading")
+    found.keep()
+    # Of a script that trains on 500 images a second, where the slow one has 200.
+    runs[0] = 1.0
+    found.run()
+    slow = found.waterfall.steps[0].after
+    assert found.waterfall.of_your_script().endswith("s when it ran last")
+    later = measured("as_tensor")
+    later.keep()
+    steps = later.waterfall.steps
+    assert [step.name for step in steps] == ["slow script", "data_loading", RAN, "as_tensor"]
+    assert [step.after / slow for step in steps] == pytest.approx([1, 0.5, 0.4, 0.2])
+    page = later._repr_html_()
+    assert RAN in page and RAN in str(later) and "when it ran" not in page
+    # Nothing follows of a run beside other programs, nor of what is not kept any more.
+    board("data_loading").take_out()
+    assert RAN not in str(board("as_tensor"))
+    disturbed = replace(found.choices.runs[0], disturbed=True)
+    assert Choices(runs=(disturbed,)).run_of_first(["data_loading"]) is None
+    assert Choices(runs=found.choices.runs).run_of_first(["data_loading", "compile"])
+
+
+def test_a_script_that_does_not_arrive_says_what_may_help(
+    path: Path, figures: list[Any], runs: list[Any]
+) -> None:
+    runs[0] = math.inf
+    found = measured("data_loading")
+    found.keep()
+    found.run()
+    assert "normalization makes it learn early: keep it, and run again." in found.said
+    measured("normalization").keep()
+    schedule = measured("learning_rate_schedules")
+    schedule.keep()
+    needs = "learning_rate_schedules needs optimizers, gradient_clipping: keep them as well"
+    assert needs in schedule.said
+    schedule.run()
+    assert "did not reach" in schedule.said and needs in schedule.said
+    for name in ("optimizers", "gradient_clipping"):
+        measured(name).keep()
+    out = board("gradient_clipping")
+    out.take_out()
+    assert "learning_rate_schedules needs gradient_clipping: keep it as well" in out.said
+    schedule.take_out()
+    schedule.run()
+    assert "Take optimizers out, which was kept last, and run again." in schedule.said
+
+
+def test_a_slow_script_that_has_another_rate_says_so(path: Path, figures: list[Any]) -> None:
+    found = board("as_tensor", rate=Rate(500.0))
+    found.measure(seconds=1)
+    assert "timed again, beside the switch: 200 images/s, where it was 500 images/s" in found.said
+    found.measure(seconds=1)
+    assert "timed again" not in found.said
+
+
+def test_a_bet_on_the_board_finishes_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    score = guess.Score()
+    monkeypatch.setattr(guess, "SCORE", score)
+    wager = Wager("as_tensor")
+    wager.choices.value = "faster"
+    assert wager.decide(figure("as_tensor")).startswith("✓")
+    assert score.decided and not score.measured
 
 
 def test_the_button_runs_the_script(
