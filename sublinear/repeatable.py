@@ -237,7 +237,7 @@ def changes(before: Attributes) -> list[str]:
 
 def check_repeatable(
     name: str,
-    run: Callable[[], object],
+    run: Callable[..., object],
     model: nn.Module,
     modules: tuple[nn.Module, ...],
     state: tuple[Any, ...],
@@ -252,7 +252,7 @@ def check_repeatable(
 
     @torch.no_grad()
     def bare() -> object:
-        return run()
+        return run(*state)
 
     before = versions(state)
     buffers = _other_buffers(model, modules)

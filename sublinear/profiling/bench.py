@@ -20,7 +20,7 @@ import torch
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keep_only
 from sublinear.blocks import Blocks, State
-from sublinear.blocks.generators import without_generators
+from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe
@@ -148,6 +148,7 @@ class Bench:
 
     def chain(self, task: Training, on_block: Callable[[], object] | None = None) -> Chain:
         """All blocks, and what runs around them; without what `profile` knows besides."""
+        refuse_generators(self.blocks)
         state = self._entering(task)
         numbers = _Numbers(self._lasting)
         entered = numbers.crossing(state)
@@ -226,14 +227,9 @@ class Bench:
         modules = tuple(self.blocks.modules(i))
         run = partial(self._run, i)
         name = self.blocks.names[i]
-
-        def watched() -> State:
-            with without_generators(name, self.model, modules):
-                return run(*state)
-
         bare = _Bare(self, run, state)
         set_rng_state(self.begin)
-        check_repeatable(name, watched, self.model, modules, state, again=bare)
+        check_repeatable(name, run, self.model, modules, state, again=bare)
         with frozen_statistics(modules):
             listener = _Listener()
             full = self._full(run, state, listener)
