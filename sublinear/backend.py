@@ -27,8 +27,8 @@ from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
 from sublinear.plan import Plan
 from sublinear.profiling.profiler import measured
-from sublinear.profiling.tensors import leaves, pull_on
-from sublinear.profiling.training import Training, bytes_of
+from sublinear.profiling.tensors import bytes_of, leaves, pull_on
+from sublinear.profiling.training import Training
 
 
 def backend(
@@ -239,7 +239,7 @@ def _chain(
         chain = measured(blocks.model, task, blocks, device, repeats, options, False, None)
     # Inputs of the graph that cross are counted where they do.
     others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
-    fixed = bytes_of(filter(torch.is_tensor, others))
+    fixed = bytes_of(others)
     spare = sum(values[number].nbytes for number in blocks.pieces.statistics)
     return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
 
@@ -265,4 +265,4 @@ def _shape(value: Any) -> Hashable:
 
 
 def _size(values: Sequence[Any]) -> int:
-    return bytes_of(filter(torch.is_tensor, values))
+    return bytes_of(list(values))

@@ -42,7 +42,7 @@ from sublinear.plan import Plan
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.profiling.profiler import check_number
-from sublinear.profiling.training import clear_gradients, held
+from sublinear.profiling.training import drop_gradients, held, parameters
 from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
 from sublinear.repeatable import refuse
@@ -142,7 +142,7 @@ class Fitted:
             (loss / self.task.accumulate).backward()
         if self.task.optimizer is not None:
             self.task.optimizer.step()
-        clear_gradients(model, self.task.optimizer)
+        drop_gradients(parameters(model, self.task.optimizer))
         return loss.detach()
 
     def step_peak(self) -> int | None:

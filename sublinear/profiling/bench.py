@@ -27,7 +27,6 @@ from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import (
     Made,
     Surroundings,
-    drop_gradients,
     fill_gradients,
     gradients_made,
     surroundings,
@@ -39,13 +38,14 @@ from sublinear.profiling.tensors import (
     Arrival,
     Watched,
     before_block,
+    bytes_of,
     leaves,
     pull_on,
     size_of,
     storages,
     tensors,
 )
-from sublinear.profiling.training import Training
+from sublinear.profiling.training import Training, drop_gradients
 from sublinear.profiling.twins import likeness
 from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics
 
@@ -236,7 +236,7 @@ class Bench:
             options = self._options(i, run, state, full, listener.operators.seen)
             options, seconds = _ordered(options, bare.seconds)
             rerun = self._rerun(run, state)
-        crossing = sum(size for _, size in storages(full.leaving))
+        crossing = bytes_of(full.leaving)
         pulled = _pulled(full.leaving)
         made = {}
         for parameter in self.parameters:

@@ -19,13 +19,8 @@ from sublinear.chain import Block, Chain, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import fill_gradients
 from sublinear.profiling.steady import fastest
-from sublinear.profiling.training import (
-    Training,
-    bytes_of,
-    clear_gradients,
-    optimizer_tensors,
-    restored,
-)
+from sublinear.profiling.tensors import bytes_of
+from sublinear.profiling.training import Training, drop_gradients, parameters, restored
 from sublinear.repeatable import drawing_alike
 
 # Runs of a checkpoint of next to nothing, of which the fastest counts; operators in a long one.
@@ -63,7 +58,7 @@ def _time_once(model: nn.Module, task: Training) -> StepSeconds:
     del output, value
     if task.optimizer is not None:
         task.optimizer.step()
-    clear_gradients(model, task.optimizer)
+    drop_gradients(parameters(model, task.optimizer))
     return StepSeconds(ahead - begin, back - turn, turn - ahead + clock.now() - back)
 
 
@@ -155,10 +150,15 @@ def step_bytes(model: nn.Module, task: Training, device: torch.device) -> StepBy
     if optimizer is None:
         return StepBytes()
     fill_gradients(model.parameters())
-    if not bytes_of(optimizer_tensors(optimizer)):
+    if not state_bytes(optimizer):
         optimizer.step()
     with MemoryProbe(device) as probe:
         optimizer.step()
         beside = max(0, probe.peak)
-    clear_gradients(model, optimizer)
-    return StepBytes(bytes_of(optimizer_tensors(optimizer)), beside)
+    drop_gradients(parameters(model, optimizer))
+    return StepBytes(state_bytes(optimizer), beside)
+
+
+def state_bytes(optimizer: torch.optim.Optimizer | None) -> int:
+    """Those of an optimizer's state now."""
+    return 0 if optimizer is None else bytes_of(list(optimizer.state.values()))

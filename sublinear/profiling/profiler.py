@@ -17,16 +17,20 @@ from sublinear.blocks.blocks import sample_of
 from sublinear.chain import Chain
 from sublinear.probe import Clock
 from sublinear.profiling.bench import Bench
-from sublinear.profiling.calibrate import calibrated, checkpoint_seconds, step_bytes, time_step
+from sublinear.profiling.calibrate import (
+    calibrated,
+    checkpoint_seconds,
+    state_bytes,
+    step_bytes,
+    time_step,
+)
 from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
-from sublinear.profiling.tensors import tensors
+from sublinear.profiling.tensors import bytes_of, tensors
 from sublinear.profiling.training import (
     Inputs,
     Keywords,
     Loss,
     Training,
-    bytes_of,
-    optimizer_tensors,
     restored,
     training,
 )
@@ -88,7 +92,7 @@ def profile(
 def _estimated(
     model: nn.Module, task: Training, roofline: Roofline, menu: int, accumulate: bool
 ) -> Chain:
-    state = bytes_of(optimizer_tensors(task.optimizer))
+    state = state_bytes(task.optimizer)
     model, task = on_meta(model, task)
     blocks = split(model, task.args, task.kwargs)
     clock = RooflineClock(roofline)

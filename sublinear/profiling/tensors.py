@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,10 @@ from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from sublinear.blocks import State
+
+# Gradients that have arrived, by the number of the tensor.
+Gradients = dict[int, torch.Tensor]
+Pulled = dict[int, weakref.ref[Any]]
 
 
 def tensors(tree: object) -> Iterator[torch.Tensor]:
@@ -26,6 +30,11 @@ def storages(tree: object) -> list[tuple[int, int]]:
         storage = tensor.untyped_storage()
         found[storage._cdata] = storage.nbytes()
     return list(found.items())
+
+
+def bytes_of(tree: object) -> int:
+    """Bytes of the storages of all tensors in ``tree``, each once."""
+    return sum(size for _, size in storages(tree))
 
 
 def size_of(gradient: torch.Tensor) -> int:
@@ -55,6 +64,14 @@ class Place(NamedTuple):
     size: int
 
 
+def place_of(gradient: torch.Tensor) -> Place:
+    """Where a gradient lies now."""
+    if gradient.layout is not torch.strided:
+        return Place(id(gradient), size_of(gradient))
+    storage = gradient.untyped_storage()
+    return Place(storage._cdata, storage.nbytes())
+
+
 @dataclass(frozen=True)
 class Arrival:
     """The gradient of a value that enters a block, as the block's backward leaves it.
@@ -76,18 +93,9 @@ class Watched:
     """
 
     def __init__(self, state: State) -> None:
-        self.arrived: dict[int, torch.Tensor] = {}
-        self.pulled: dict[int, weakref.ref[Any]] = {}
-        entering = list(tensors(state))
-        self.count = len(entering)
-        wanted = [i for i, tensor in enumerate(entering) if tensor.requires_grad]
-        fresh = {i: tensor.detach() for i, tensor in enumerate(entering)}
-        if wanted:
-            token = torch.zeros((), requires_grad=True, device=entering[wanted[0]].device)
-            inside = [fresh[i] for i in wanted]
-            fresh |= zip(wanted, _Enter.apply(self, wanted, token, *inside), strict=True)
-        numbers = iter(range(self.count))
-        self.state: State = tree_map_only(torch.Tensor, lambda _: fresh[next(numbers)], state)
+        self.arrived: Gradients = {}
+        self.pulled: Pulled = {}
+        self.state = cut_off(state, self.arrived.update)
 
     def pull_on(self, state: State) -> torch.Tensor | None:
         """As `pull_on`, of what leaves the block."""
@@ -95,24 +103,21 @@ class Watched:
 
     def arrivals(self) -> tuple[Arrival | None, ...]:
         """Of each tensor that entered, after the backward; None where no gradient arrived."""
-        made: dict[int, int] = {}
+        made: dict[object, int] = {}
         found: list[Arrival | None] = []
-        for i in range(self.count):
+        for i, _ in enumerate(tensors(self.state)):
             gradient = self.arrived.get(i)
             if gradient is None:
                 found.append(None)
                 continue
-            if gradient.layout is not torch.strided:
-                found.append(Arrival(None, -1 - i, size_of(gradient)))
-                continue
-            storage = gradient.untyped_storage()
+            storage, size = place_of(gradient)
             passed = None
             for number, pulled in self.pulled.items():
+                known = pulled()
                 # Else something was added to it, for which it may have been copied.
-                if pulled() is storage and (gradient.is_meta or bool((gradient == 1).all())):
+                if known is not None and known._cdata == storage and _is_one(gradient):
                     passed = number
-            number = made.setdefault(storage._cdata, len(made))
-            found.append(Arrival(passed, number, storage.nbytes()))
+            found.append(Arrival(passed, made.setdefault(storage, len(made)), size))
         return tuple(found)
 
     def handed_on(self, leaving: list[int]) -> int:
@@ -121,30 +126,16 @@ class Watched:
         In a step they may come in another layout than here, and are then copied for one of them.
         ``leaving``: the storages that leave the block, by number; what crosses it is no part.
         """
-        entering = [tensor.untyped_storage()._cdata for tensor in tensors(self.state)]
         found: dict[int, int] = {}
-        for storage, arrival in zip(entering, self.arrivals(), strict=True):
+        for entering, arrival in zip(tensors(self.state), self.arrivals(), strict=True):
+            storage = entering.untyped_storage()._cdata
             if arrival and arrival.passed is not None and leaving[arrival.passed] != storage:
                 found[arrival.number] = arrival.size
         return sum(found.values())
 
 
-class _Enter(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, watched: Watched, wanted: list[int], token: torch.Tensor, *inside: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.watched, ctx.wanted = watched, wanted
-        ctx.set_materialize_grads(False)
-        return tuple(tensor.detach() for tensor in inside)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[None, ...]:
-        for number, gradient in zip(ctx.wanted, gradients, strict=True):
-            if gradient is not None:
-                ctx.watched.arrived[number] = gradient
-        return (None,) * (3 + len(gradients))
+def _is_one(gradient: torch.Tensor) -> bool:
+    return gradient.is_meta or bool((gradient == 1).all())
 
 
 def before_block(
@@ -162,26 +153,34 @@ def before_block(
     return found
 
 
-class GradientLayout(NamedTuple):
-    """How the gradient of a tensor lies in memory."""
+def cut_off(
+    state: State, arrive: Callable[[Gradients], object], into: Iterable[torch.Tensor] = ()
+) -> State:
+    """The values of ``state``, cut off from what made them; ``arrive`` gets their gradients.
 
-    shape: torch.Size
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
+    The backward then goes on ``into`` other tensors, with ones.
+    """
+    found = [tensor.detach() for tensor in tensors(state)]
+    wanted = [i for i, tensor in enumerate(tensors(state)) if tensor.requires_grad]
+    if wanted:
+        inside = [found[i] for i in wanted]
+        # So that they need a gradient, where nothing does that the backward goes on at.
+        token = torch.zeros((), requires_grad=True, device=inside[0].device)
 
-    def ones(self) -> torch.Tensor:
-        empty = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
-        return empty.fill_(1)
+        def note(gradients: tuple[torch.Tensor | None, ...]) -> None:
+            pairs = zip(wanted, gradients, strict=True)
+            arrive({i: gradient for i, gradient in pairs if gradient is not None})
+
+        behind = list(into)
+        linked = _Joint.apply(note, {}, range(len(behind)), token, *behind, *inside)
+        for i, tensor in zip(wanted, linked, strict=True):
+            found[i] = tensor
+    values = iter(found)
+    joined: State = tree_map_only(torch.Tensor, lambda _: next(values), state)
+    return joined
 
 
-def layout_of(tensor: torch.Tensor) -> GradientLayout:
-    """That of the gradient of ``tensor``, which it does not hold."""
-    like = torch.empty_like(tensor, device="meta")
-    return GradientLayout(like.shape, like.stride(), like.dtype, tensor.device)
-
-
-def pull_on(state: State, pulled: dict[int, weakref.ref[Any]] | None = None) -> torch.Tensor | None:
+def pull_on(state: State, pulled: Pulled | None = None) -> torch.Tensor | None:
     """A scalar whose backward makes the gradients of all of ``state``, as a next block would.
 
     None where nothing in it needs a gradient. ``pulled`` is filled with the gradients' storages, by
@@ -190,27 +189,42 @@ def pull_on(state: State, pulled: dict[int, weakref.ref[Any]] | None = None) -> 
     wanted = {i: tensor for i, tensor in enumerate(tensors(state)) if tensor.requires_grad}
     if not wanted:
         return None
-    scalar: torch.Tensor = _Pull.apply(list(wanted), pulled, *wanted.values())
+    into, made = list(wanted.values()), {} if pulled is None else pulled
+    ends = _Joint.apply(None, made, list(wanted), None, *into, into[0].new_zeros(()))
+    scalar: torch.Tensor = ends[0]
     return scalar
 
 
-class _Pull(torch.autograd.Function):
+class _Joint(torch.autograd.Function):
+    """Hands on the last values; its backward makes ones for those in front, which have numbers.
+
+    ``note`` is given the gradients that arrive, ``made`` filled with the storages of the ones.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
-        numbers: list[int],
-        pulled: dict[int, weakref.ref[Any]] | None,
+        note: Callable[[tuple[torch.Tensor | None, ...]], None] | None,
+        made: Pulled,
+        numbers: Sequence[int],
+        token: torch.Tensor | None,
         *tensors: torch.Tensor,
-    ) -> torch.Tensor:
-        ctx.numbers, ctx.pulled = numbers, pulled
-        ctx.layouts = [layout_of(tensor) for tensor in tensors]
-        return tensors[0].new_zeros(())
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.note, ctx.made, ctx.rest = note, made, len(tensors) - len(numbers)
+        ctx.layouts = []
+        for number, tensor in zip(numbers, tensors, strict=False):
+            # As its gradient will lie in memory, without the tensor itself.
+            ctx.layouts.append((number, torch.empty_like(tensor, device="meta"), tensor.device))
+        ctx.set_materialize_grads(False)
+        return tuple(tensor.detach() for tensor in tensors[len(numbers) :])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        grads = [layout.ones() for layout in ctx.layouts]
-        if ctx.pulled is not None:
-            for number, gradient in zip(ctx.numbers, grads, strict=True):
-                ctx.pulled[number] = weakref.ref(gradient.untyped_storage())
-        return (None, None, *grads)
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        if ctx.note is not None:
+            ctx.note(gradients)
+        ones = []
+        for number, like, device in ctx.layouts:
+            ones.append(torch.empty_like(like, device=device).fill_(1))
+            ctx.made[number] = weakref.ref(ones[-1].untyped_storage())
+        return (None, None, None, None, *ones, *[None] * ctx.rest)

@@ -88,7 +88,7 @@ def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterato
     for known in _held:
         if known.holds(model, task):
             with preserve_rng(), preserve_flags(), giving_back(known.put_back):
-                clear_gradients(model, task.optimizer)
+                drop_gradients(parameters(model, task.optimizer))
                 yield
             return
     with _copied(model, task, steps):
@@ -139,7 +139,7 @@ def _copied(model: nn.Module, task: Training, steps: bool) -> Iterator[Callable[
         restoring(task.loss, also=also, copies="cpu") as restoration,
         giving_back(put_back),
     ):
-        clear_gradients(model, task.optimizer)
+        drop_gradients(parameters(model, task.optimizer))
         yield lambda: call_all([restoration.restore, put_back])
 
 
@@ -152,23 +152,7 @@ def parameters(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> lis
     return found
 
 
-def clear_gradients(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-    """As ``zero_grad`` of both."""
-    for parameter in parameters(model, optimizer):
+def drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
+    """As ``zero_grad`` of a model or an optimizer."""
+    for parameter in parameters:
         parameter.grad = None
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
-    """The tensors of an optimizer's state."""
-    if optimizer is None:
-        return []
-    return list(filter(torch.is_tensor, tree_leaves(list(optimizer.state.values()))))
-
-
-def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the storages of ``tensors``, each once."""
-    sizes: dict[int, int] = {}
-    for tensor in tensors:
-        storage = tensor.untyped_storage()
-        sizes[storage._cdata] = storage.nbytes()
-    return sum(sizes.values())
