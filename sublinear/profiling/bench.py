@@ -28,7 +28,6 @@ from sublinear.profiling.around import (
     Made,
     Surroundings,
     fill_gradients,
-    gradients_made,
     surroundings,
 )
 from sublinear.profiling.estimate import FusedAttention
@@ -54,13 +53,27 @@ Way = Callable[..., State]
 
 
 @dataclass(frozen=True)
-class OptionRun:
-    """An option, what left the block, and gradients: of parameters by identity, inputs by place."""
+class Try:
+    """Bytes of one way to run a block, and gradients: of parameters by identity, inputs by place.
 
-    option: Option
-    leaving: State
+    ``made``: bytes of those of parameters, ``pulled``: of those of what leaves the block, which the
+    bench made; ``handed_on``: see `Watched.handed_on`.
+    """
+
+    saved: int
+    forward_peak: int
+    backward_peak: int
+    pulled: int
+    made: int
+    handed_on: int
     gradients: dict[int, torch.Tensor]
     arrivals: tuple[Arrival | None, ...]
+
+    def option(self, name: str, ahead: float, back: float) -> Option:
+        """The way as an option that takes so many seconds."""
+        saved = max(0, self.saved)
+        peak = self.backward_peak - self.saved - self.pulled - self.made
+        return Option(name, saved, ahead, back, max(saved, self.forward_peak), peak)
 
 
 @dataclass(frozen=True)
@@ -73,35 +86,6 @@ class Saves:
     entering: frozenset[int] = frozenset()
     leaving: frozenset[int] = frozenset()
     count: int = 0
-
-
-@dataclass
-class _Rerun:
-    """Peak bytes of a checkpoint: of its forward, ``bare``, while its block runs again, and then.
-
-    ``backward`` is without the gradients of parameters.
-    """
-
-    bare: int = 0
-    forward: int = 0
-    backward: int = 0
-
-    def watching(self, run: Way, probe: MemoryProbe) -> Way:
-        """``run``, whose second time is ``forward``."""
-        times = 0
-
-        def watched(*state: object) -> State:
-            nonlocal times
-            times += 1
-            try:
-                return run(*state)
-            finally:
-                # Also where torch has stopped it.
-                if times > 1:
-                    self.forward = probe.peak
-                    probe.restart()
-
-        return watched
 
 
 @dataclass(frozen=True)
@@ -137,6 +121,8 @@ class Bench:
         self.device, self.clock = device, clock
         self.repeats, self.options, self.accumulate = repeats, options, accumulate
         self.tensor_seconds = tensor_seconds
+        # Of the try under way.
+        self.probe = MemoryProbe(device)
         self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
         # Found once: a large model takes long to say them.
         self.parameters = list(self.model.parameters())
@@ -231,29 +217,22 @@ class Bench:
         set_rng_state(self.begin)
         check_repeatable(name, run, self.model, modules, state, again=bare)
         with frozen_statistics(modules):
+            # What runs with nobody watching is what leaves the block.
+            ahead, back, leaving = self._seconds(run, state)
             listener = _Listener()
-            full = self._full(run, state, listener)
-            options = self._options(i, run, state, full, listener.operators.seen)
+            full = self.tried(run, state, listener)
+            options = self._options(i, run, state, full, (ahead, back), listener.operators.seen)
             options, seconds = _ordered(options, bare.seconds)
-            rerun = self._rerun(run, state)
-        crossing = bytes_of(full.leaving)
-        pulled = _pulled(full.leaving)
+            peak, rerun = self._rerun(run, state)
         made = {}
         for parameter in self.parameters:
             if id(parameter) in full.gradients and not self.accumulate:
                 made[id(parameter)] = size_of(full.gradients[id(parameter)])
+        seconds += self.tensor_seconds * listener.saves.count
         shapes = self.blocks.shapes(i)
-        block = Block(
-            name,
-            crossing,
-            options,
-            0,
-            rerun.bare,
-            seconds + self.tensor_seconds * listener.saves.count,
-            rerun=Rerun(max(0, rerun.forward - pulled), rerun.backward - pulled),
-            shapes=shapes,
-        )
-        return BlockRun(block, full.leaving, made, full.arrivals, listener.saves)
+        size = bytes_of(leaving)
+        block = Block(name, size, options, 0, peak, seconds, rerun=rerun, shapes=shapes)
+        return BlockRun(block, leaving, made, full.arrivals, listener.saves)
 
     def _run(self, i: int, *state: object) -> State:
         """One block, as it would run on the device that is meant."""
@@ -263,121 +242,113 @@ class Bench:
             return self.blocks.run(i, *state)
 
     def _options(
-        self, i: int, run: Way, state: State, full: OptionRun, operators: set[object]
+        self,
+        i: int,
+        run: Way,
+        state: State,
+        full: Try,
+        seconds: tuple[float, float],
+        operators: set[object],
     ) -> tuple[Option, ...]:
         """All options. Two that keep the same of the block's ``operators`` are measured once."""
-        found = [full.option]
+        plain = full.option(MENU[0][0], *seconds)
+        found = [plain]
         known: dict[frozenset[object], Option] = {}
         for number in range(1, self.options):
             label, kept = MENU[number]
             here = kept & operators
             if i + 1 == len(self.blocks):
                 # Its own run again would come right after it, beside what the loss needs.
-                known[here] = full.option
+                known[here] = plain
             elif here not in known:
-                known[here] = self._selective(i, number, run, state, full)
+                known[here] = self._selective(i, number, run, state, full, plain)
             found.append(replace(known[here], name=label))
         return tuple(found)
 
-    def _selective(self, i: int, number: int, run: Way, state: State, full: OptionRun) -> Option:
-        """An option of the menu; saving all under its name, where it does not work."""
-        label = MENU[number][0]
+    def _selective(
+        self, i: int, number: int, run: Way, state: State, full: Try, plain: Option
+    ) -> Option:
+        """An option of the menu; saving all, where it does not work."""
         contexts = partial(keep_only, number)
 
         def way(*state: object) -> State:
             return checkpointed(drawing_alike(run), state, contexts)
 
-        instead = replace(full.option, name=label)
         if self.blocks.overwrites(i):
             # `apply` refuses it.
-            return instead
+            return plain
         try:
-            found = self.option(label, way, state)
+            found = self.tried(way, state)
         except RuntimeError as error:
             if "mutated" not in str(error):
                 raise
-            return instead
+            return plain
         # What an option keeps may be overwritten in place, which torch does not always notice.
         if found.gradients.keys() != full.gradients.keys():
-            return instead
+            return plain
         for key, gradient in full.gradients.items():
             if not same(gradient, found.gradients[key], full.gradients.values()):
-                return instead
-        ahead, back = full.option.forward, full.option.backward
-        if found.option.saved_bytes < full.option.saved_bytes:
-            ahead, back, _ = self._seconds(way, state)
-        else:
+                return plain
+        if found.saved >= plain.saved_bytes:
             # Nobody chooses it: it saves nothing, and computes all again.
-            back += ahead
-        return replace(found.option, forward=ahead, backward=back)
+            return found.option("", plain.forward, plain.backward + plain.forward)
+        ahead, back, _ = self._seconds(way, state)
+        return found.option("", ahead, back)
 
-    def _rerun(self, run: Way, state: State) -> _Rerun:
-        """A checkpoint of the block alone: its forward, and its backward with the run again."""
-        torch.clear_autocast_cache()
-        set_rng_state(self.begin)
-        # A gradient that is a part of a larger one would be copied where it arrives at a leaf.
-        watched = Watched(state)
-        if self.accumulate:
-            fill_gradients(self.parameters)
-        rerun = _Rerun()
-        with MemoryProbe(self.device) as probe:
-            way = drawing_alike(rerun.watching(run, probe))
-            after = checkpointed(way, watched.state)
-            rerun.bare = max(0, probe.peak)
-            made = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
-            pull = watched.pull_on(after)
-            del after
-            probe.restart()
-            if pull is not None:
-                pull.backward()
-            rerun.backward = probe.peak + watched.handed_on(made)
-        if not self.accumulate:
-            rerun.backward -= sum(gradients_made(self.parameters).values())
-        drop_gradients(self.parameters)
-        return rerun
+    def _rerun(self, run: Way, state: State) -> tuple[int, Rerun]:
+        """Peaks of a checkpoint of the block alone: of its first run, and of its backward."""
 
-    def _full(self, run: Way, state: State, listener: _Listener) -> OptionRun:
-        """Bytes and seconds of a block that keeps all, and what leaves it."""
-        # What runs with nobody watching is what leaves the block.
-        ahead, back, leaving = self._seconds(run, state)
-        found = self.option(MENU[0][0], run, state, listener)
-        option = replace(found.option, forward=ahead, backward=back)
-        return replace(found, option=option, leaving=leaving)
+        times = again = 0
 
-    def option(
-        self, name: str, way: Way, state: State, listener: _Listener | None = None
-    ) -> OptionRun:
-        """Bytes of one way to keep a block; the ``listener`` notes what autograd saves in it."""
+        def watched(*state: object) -> State:
+            nonlocal times, again
+            times += 1
+            try:
+                return run(*state)
+            finally:
+                # Also where torch has stopped it.
+                if times > 1:
+                    again = self.probe.peak
+                    self.probe.restart()
+
+        def way(*state: object) -> State:
+            return checkpointed(drawing_alike(watched), state)
+
+        found = self.tried(way, state)
+        back = found.backward_peak + found.handed_on - found.made - found.pulled
+        return max(0, found.forward_peak), Rerun(max(0, again - found.pulled), back)
+
+    def tried(self, way: Way, state: State, listener: _Listener | None = None) -> Try:
+        """Bytes of one way to run a block; the ``listener`` notes what autograd saves in it."""
         torch.clear_autocast_cache()
         set_rng_state(self.begin)
         watched = Watched(state)
         if self.accumulate:
             fill_gradients(self.parameters)
-        with MemoryProbe(self.device) as probe:
+        with MemoryProbe(self.device) as self.probe:
+            probe = self.probe
             with listener or nullcontext():
                 after = way(*watched.state)
             saved, forward_peak = probe.added, probe.peak
             if listener is not None:
                 listener.note(watched.state, after)
-            pulled = _pulled(after)
+            leaving = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
+            pulled = sum(tensor.nbytes for tensor in tensors(after) if tensor.requires_grad)
             pull = watched.pull_on(after)
             del after
             probe.restart()
             if pull is not None:
                 pull.backward()
             peak = probe.peak
-        gradients: dict[int, torch.Tensor] = {}
+        gradients = {}
         for parameter in self.parameters:
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
         made = 0 if self.accumulate else sum(map(size_of, gradients.values()))
-        gradients |= watched.arrived
         drop_gradients(self.parameters)
-        backward_peak = peak - saved - pulled - made
-        saved = max(saved, 0)
-        forward_peak = max(saved, forward_peak)
-        option = Option(name, saved, 0.0, 0.0, forward_peak, backward_peak)
-        return OptionRun(option, (), gradients, watched.arrivals())
+        handed_on, arrivals = watched.handed_on(leaving), watched.arrivals()
+        gradients |= watched.arrived
+        return Try(saved, forward_peak, peak, pulled, made, handed_on, gradients, arrivals)
 
     def _seconds(self, way: Way, state: State) -> tuple[float, float, State]:
         """The fastest forward and the fastest backward; what left the block."""
@@ -459,11 +430,6 @@ class _Listener:
             self._held[storage._cdata] = weakref.ref(storage)
         # Not itself: a node that holds its own output would never die without a backward.
         return tensor.detach()
-
-
-def _pulled(leaving: State) -> int:
-    """Bytes of the gradients that the bench makes of what leaves a block."""
-    return sum(tensor.nbytes for tensor in tensors(leaving) if tensor.requires_grad)
 
 
 def _ordered(options: tuple[Option, ...], bare: float) -> tuple[tuple[Option, ...], float]:
