@@ -151,7 +151,7 @@ class Bench:
             if on_block is not None:
                 on_block()
         around = surroundings(self.blocks, self.device, task, last, self.accumulate)
-        rows = _with_waiting(_with_gradients(rows, runs, around), runs, entered)
+        rows = _with_released(_with_gradients(rows, runs, around), runs, entered)
         inputs: Crossing = entered
         if self.blocks.partial:
             inputs = tuple(storages((task.args, task.kwargs)))
@@ -485,26 +485,21 @@ def _among(state: State, known: Collection[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _with_waiting(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
-    """The blocks with what the next one is the last to read, and does not save."""
+def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
+    """The blocks with what is released behind them."""
     # The last block that saves each storage.
     saver = dict.fromkeys(_at(runs[0].numbers, runs[0].saves.leaving), 0)
     for i, (run, following) in enumerate(pairwise(runs), 1):
         saver |= dict.fromkeys(_at(run.numbers, following.saves.entering), i)
         saver |= dict.fromkeys(_at(following.numbers, following.saves.leaving), i)
     found = list(rows)
-    before = {number for number, _ in entered}
-    inputs = set(before)
     for i in range(len(rows) - 1):
         here, behind = dict(rows[i].crossing), dict(rows[i + 1].crossing)
-        waits, released = [], []
-        for number in here.keys() - behind.keys() - inputs:
-            if number not in saver and number not in before:
-                waits.append(number)
-            elif saver.get(number, NOBODY) <= i:
-                released.append((number, saver.get(number, NOBODY)))
-        found[i] = replace(found[i], waits=tuple(sorted(waits)), released=tuple(sorted(released)))
-        before = set(here)
+        released = []
+        for number in sorted(here.keys() - behind.keys() - dict(entered).keys()):
+            if (last := saver.get(number, NOBODY)) <= i:
+                released.append((number, last))
+        found[i] = replace(found[i], released=tuple(released))
     return found
 
 
