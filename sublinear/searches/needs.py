@@ -142,6 +142,16 @@ def needs_of(chain: Chain, *, menu: bool) -> Needs:
     return Needs(chain, menu=menu)
 
 
+def options_of(needs: Needs, first: int, last: int) -> int:
+    """How many options block ``first`` of a plan for first..last has.
+
+    Last in a checkpoint it saves everything, see `sublinear.events.as_rerun`.
+    """
+    if first == last < needs.n - 1:
+        return 1
+    return len(needs.saved[first])
+
+
 def _own(gradients: int, peak: int) -> int:
     """What a backward needs beside what was there before."""
     return max(0, gradients + peak)
