@@ -10,9 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import wraps
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -118,14 +116,14 @@ def apply(
         blocks = split(model, inputs)
     if blocks is None:
         refuse(model)
-        runner = Runner(plan, Unread(model))
-        return view_of(model, PlannedModel, PlannedModel.forward, runs_by=runner)
-    if blocks.model is not model:
+    elif blocks.model is not model:
         raise ValueError("blocks= were read from another model: call split() on this one")
-    _check(plan, blocks)
+    else:
+        _check(plan, blocks)
     if plan.loaded is not None and inputs is not None:
         plan.loaded.check_sample(*sample_of(inputs))
-    return view_of(model, PlannedModel, PlannedModel.forward, runs_by=Runner(plan, blocks))
+    runner = Runner(plan, model, blocks)
+    return view_of(model, PlannedModel, PlannedModel.forward, runs_by=runner)
 
 
 def view_of(
@@ -175,15 +173,6 @@ def _check(plan: Plan, blocks: Blocks) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Unread(Blocks):
-    """A model that is read at its first forward."""
-
-    names: tuple[str, ...] = ()
-    inside: tuple[tuple[str, ...], ...] = ()
-    programs: tuple[Program, ...] = ()
-
-
 class PlannedModel:
     """What `apply` puts before a model's own class: its forward follows a plan.
 
@@ -199,7 +188,7 @@ class PlannedModel:
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
         runner = self.runs_by
-        if isinstance(runner.blocks, Unread):
+        if runner.unread:
             runner.read(args, kwargs)
         if torch.compiler.is_compiling() and runner.compiles:
             return runner.compiled(args, kwargs)
@@ -207,7 +196,7 @@ class PlannedModel:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
         runner = self.runs_by
-        return apply(copy.deepcopy(runner.blocks.model, memo), runner.plan)
+        return apply(copy.deepcopy(runner.model, memo), runner.plan)
 
     def __reduce_ex__(self, protocol: object) -> str:
         raise TypeError(
@@ -226,19 +215,22 @@ class Runner:
     ``caches``: of a selective block, between its last two passes.
     """
 
-    def __init__(self, plan: Plan, blocks: Blocks) -> None:
+    def __init__(self, plan: Plan, model: nn.Module, blocks: Blocks | None = None) -> None:
         self.local = _Pass()
-        self._follow(plan, blocks)
+        self.plan, self.model = plan, model
+        self.unread, self.calls = True, list[int]()
+        if blocks is not None:
+            self._follow(blocks)
 
     @torch.compiler.disable(reason="it runs the model once, to see its blocks")
     def read(self, args: State, kwargs: Keywords) -> None:
         """See the blocks of a model in a run. Raises ValueError where the plan is for others."""
-        blocks = split(self.blocks.model, args, kwargs)
+        blocks = split(self.model, args, kwargs)
         _check(self.plan, blocks)
-        self._follow(self.plan, blocks)
+        self._follow(blocks)
 
-    def _follow(self, plan: Plan, blocks: Blocks) -> None:
-        self.plan, self.blocks = plan, blocks
+    def _follow(self, blocks: Blocks) -> None:
+        self.blocks, self.unread = blocks, False
         self.calls = [0] * len(blocks)
         self.statistics = []
         for i in range(len(blocks)):
@@ -375,7 +367,7 @@ class _Selective:
         """Those of torch for the forward, and for the run again."""
         local = self.runner.local
         if not local.saving:
-            return nullcontext(), _Later(self._cache)
+            return nullcontext(), _later(self._cache)
         caching, cached = keep_only(self.node.option)
         if not local.again:
             return caching, cached
@@ -408,20 +400,8 @@ class _Pass(threading.local):
             self.again, self.saving = before
 
 
-class _Later:
+@contextmanager
+def _later(make: Callable[[], Context]) -> Iterator[None]:
     """A context that is made when it is entered."""
-
-    def __init__(self, make: Callable[[], Context]) -> None:
-        self.make = make
-
-    def __enter__(self) -> object:
-        self.context = self.make()
-        return self.context.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self.context.__exit__(kind, error, traceback)
+    with make():
+        yield

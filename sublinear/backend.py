@@ -96,7 +96,7 @@ class Backend(Graphs):
         self._runners: dict[Graph, Runner] = {}
 
     def by_plan(self, graph: Graph, values: list[Any]) -> Any:
-        if _size(values) > graph.size:
+        if bytes_of(values) > graph.size:
             self._found(graph, values)
         runner = self._runners.get(graph)
         if runner is None:
@@ -117,7 +117,7 @@ class Backend(Graphs):
     def know(self, graph: Graph, chain: Chain) -> None:
         """Note what the only graph of a step costs, and all that the step needs besides."""
         assert graph.blocks is not None
-        graph.size = _size(graph.blocks.example)
+        graph.size = bytes_of(graph.blocks.example)
         self.step = chain
         self._chains[_key(graph, graph.blocks.example)] = chain
         self._note(graph, chain)
@@ -156,7 +156,7 @@ class Backend(Graphs):
 
     def _profile(self, graph: Graph, values: list[Any]) -> Chain | None:
         """What its pieces cost: measured, unless one that does the same was measured before."""
-        graph.size = _size(values)
+        graph.size = bytes_of(values)
         if not graph.may_be_cut(values):
             return None
         assert graph.pieces is not None
@@ -205,7 +205,8 @@ class Backend(Graphs):
     def follow(self, graph: Graph, plan: Plan) -> None:
         """Run a graph by a plan from the next call on."""
         assert graph.blocks is not None
-        graph.plan, self._runners[graph] = plan, Runner(plan, graph.blocks)
+        graph.plan = plan
+        self._runners[graph] = Runner(plan, graph.blocks.model, graph.blocks)
 
     @property
     def main(self) -> Graph:
@@ -262,7 +263,3 @@ def _shape(value: Any) -> Hashable:
     if not torch.is_tensor(value):
         return value
     return tuple(value.shape), value.dtype, value.requires_grad
-
-
-def _size(values: Sequence[Any]) -> int:
-    return bytes_of(list(values))
