@@ -24,7 +24,7 @@ from torch.utils.checkpoint import (
 )
 
 from sublinear.blocks import Blocks, State, is_plain_sequential
-from sublinear.blocks.blocks import Keywords, Program, sample_of
+from sublinear.blocks.blocks import Keywords, in_a_row, sample_of
 from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
@@ -254,7 +254,7 @@ class Runner:
         for node in self.plan.nodes:
             if isinstance(node, Checkpoint):
                 programs = [self.blocks.programs[block] for block in span(node)]
-                state = checkpoint(_one_after_the_other, programs, *state, use_reentrant=False)
+                state = checkpoint(in_a_row, programs, *state, use_reentrant=False)
             else:
                 state = self.blocks.programs[node.block](*state)
         return state[0]
@@ -332,12 +332,6 @@ class Runner:
     def _selective(self, node: Keep, state: State) -> State:
         selective = _Selective(self, node)
         return checkpointed(drawing_alike(selective.run), state, selective.contexts)
-
-
-def _one_after_the_other(programs: list[Program], *state: Any) -> State:
-    for program in programs:
-        state = program(*state)
-    return state
 
 
 class _Selective:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
@@ -61,6 +62,19 @@ class Blocks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.model.modules()))
 
+    @classmethod
+    def of_groups(
+        cls, model: nn.Module, groups: list[list[tuple[str, Program]]], **more: Any
+    ) -> Self:
+        """A block of each group of modules, given by their names, each with its code."""
+        names, inside, programs = [], [], []
+        for group in groups:
+            parts = [name for name, _ in group]
+            names.append(parts[0] if len(parts) == 1 else f"{parts[0]}..{parts[-1]}")
+            inside.append(_below(model, parts))
+            programs.append(partial(in_a_row, [program for _, program in group]))
+        return cls(model, tuple(names), tuple(inside), tuple(programs), **more)
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -73,9 +87,7 @@ class Blocks:
 
     def run_all(self, *state: Any) -> State:
         """Run one block after the other."""
-        for program in self.programs:
-            state = program(*state)
-        return state
+        return in_a_row(self.programs, *state)
 
     def modules(self, i: int) -> Iterator[nn.Module]:
         """The modules that block ``i`` runs."""
@@ -182,20 +194,20 @@ def sample_of(*trees: object) -> tuple[str, int]:
     return ", ".join(found), count
 
 
-def below(model: nn.Module, names: list[str]) -> tuple[str, ...]:
+def in_a_row(programs: Sequence[Program], *state: Any) -> State:
+    """Run one program after the other."""
+    for program in programs:
+        state = program(*state)
+    return state
+
+
+def _below(model: nn.Module, names: list[str]) -> tuple[str, ...]:
     """``names`` and all modules under them."""
     found = []
     for name in dict.fromkeys(names):
         for inner, _ in model.get_submodule(name).named_modules(prefix=name):
             found.append(inner)
     return tuple(found)
-
-
-def name_of(parts: list[str]) -> str:
-    """The name of a block that is made of these parts."""
-    if len(parts) == 1:
-        return parts[0]
-    return f"{parts[0]}..{parts[-1]}"
 
 
 def has_weights(module: nn.Module) -> bool:

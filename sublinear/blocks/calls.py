@@ -64,14 +64,32 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Feed:
-    """What one module of a run hands to the next.
+class Frame:
+    """How one module of the run is called, and what it returns.
 
-    ``taken``: where the next one's arguments have it; ``made``: where the results had it.
+    What crosses from it to the next is the tensor that it hands on, the ``shared`` tensors that
+    all modules receive, and what the modules so far have returned besides.
     """
 
+    call: Call
     taken: int
     made: int
+
+    @property
+    def shared(self) -> list[int]:
+        """Where the arguments have tensors that all modules receive."""
+        return [place for place in self.call.given.places if place != self.taken]
+
+    @property
+    def besides(self) -> list[int]:
+        """Where the results have tensors that the next module does not take."""
+        return [place for place in self.call.returned.places if place != self.made]
+
+
+# How each module of a run is fed: where its arguments have what the one before handed on, and where
+# its results have what it hands on.
+Feed = tuple[int, int]
+Run = tuple[list[Call], Feed | None]
 
 
 class _Listener:
@@ -130,39 +148,40 @@ def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | 
     return listener.calls
 
 
-def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[list[Call], Feed | None]:
+def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[Frame, ...]:
     """The longest sequence of sibling modules, each called once and fed by the one before.
 
-    Of equals the one nearest to the top, and how they feed one another. Raises ValueError if the
-    ``chosen`` are no such sequence.
+    Of equals the one nearest to the top. Raises ValueError if the ``chosen`` are no such sequence.
     """
     families: dict[str, list[Call]] = {}
     for call in calls:
         parent = "" if chosen else call.name.rpartition(".")[0]
         families.setdefault(parent, []).append(call)
-    runs: list[tuple[list[Call], Feed | None]] = []
+    runs: list[Run] = []
     for family in families.values():
         runs += _runs(family)
-    best: tuple[list[Call], Feed | None] = ([], None)
-    if runs:
-        best = max(runs, key=lambda run: (len(run[0]), -run[0][0].name.count(".")))
-    if chosen and len(best[0]) < len(chosen):
-        run = {call.name for call in best[0]}
+    best, feed = max(
+        runs, key=lambda run: (len(run[0]), -run[0][0].name.count(".")), default=([], None)
+    )
+    if chosen and len(best) < len(chosen):
+        run = {call.name for call in best}
         missing = next(name for name in chosen if name not in run)
         raise ValueError(
             f"modules={chosen!r}: each must be called once, with a tensor that the one before it "
             "returned, and with the same other arguments as that one; that is not so from "
             f"{missing} on"
         )
-    if len(best[0]) > 1 or chosen:
-        return best
-    return [], None
+    if len(best) < 2 and not chosen:
+        return ()
+    # Of a single module the first tensor counts, and the first result.
+    taken, made = feed or (best[0].given.places[0], best[0].returned.places[0])
+    return tuple(Frame(call, taken, made) for call in best)
 
 
-def _runs(family: list[Call]) -> list[tuple[list[Call], Feed | None]]:
+def _runs(family: list[Call]) -> list[Run]:
     """The sequences in which each call is fed by the one before with nothing in between."""
     times = [call.name for call in family]
-    runs: list[tuple[list[Call], Feed | None]] = []
+    runs: list[Run] = []
     last: Call | None = None
     for call in family:
         if not call.usable or times.count(call.name) > 1:
@@ -194,4 +213,4 @@ def _feed(one: Call, two: Call) -> Feed | None:
     before[place] = after[place] = None
     if before != after or one.given.places != two.given.places or source is None:
         return None
-    return Feed(place, made[source])
+    return place, made[source]

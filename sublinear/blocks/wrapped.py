@@ -18,32 +18,9 @@ from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from labkit.restore.attributes import exchanged
-from sublinear.blocks.blocks import Blocks, Keywords, Program, State, below, name_of
-from sublinear.blocks.calls import Call, Feed, Layout, longest_run, record
+from sublinear.blocks.blocks import Blocks, Keywords, Program, State
+from sublinear.blocks.calls import Call, Frame, Layout, longest_run, record
 from sublinear.repeatable import unmoved
-
-
-@dataclass(frozen=True)
-class Frame:
-    """How one module of the run is called, and what it returns.
-
-    What crosses from it to the next is the tensor that it hands on, the ``shared`` tensors that
-    all modules receive, and what the modules so far have returned besides.
-    """
-
-    call: Call
-    taken: int
-    made: int
-
-    @property
-    def shared(self) -> list[int]:
-        """Where the arguments have tensors that all modules receive."""
-        return [place for place in self.call.given.places if place != self.taken]
-
-    @property
-    def besides(self) -> list[int]:
-        """Where the results have tensors that the next module does not take."""
-        return [place for place in self.call.returned.places if place != self.made]
 
 
 @dataclass(frozen=True)
@@ -73,33 +50,28 @@ class WrappedBlocks(Blocks):
                 f"{reason}; modules can be wrapped instead, which needs example inputs to see how "
                 "they are fed"
             )
-        run, feed = longest_run(record(model, args, kwargs, chosen), chosen)
-        if not run:
+        frames = longest_run(record(model, args, kwargs, chosen), chosen)
+        if not frames:
             raise ValueError(
                 f"{reason}; and no two modules of the model feed one another directly, so that "
                 "nothing can be wrapped: choose modules by name, or write the part to be planned "
                 "as an nn.Sequential"
             )
-        frames = tuple(_frame(call, feed) for call in run)
-        names, inside, programs = [], [], []
-        for group in _groups(frames):
-            parts = [frame.call.name for frame in group]
-            names.append(name_of(parts))
-            inside.append(below(model, parts))
-            programs.append(_program(model, group))
-        ends = f"{run[0].name} to {run[-1].name}"
+        groups: list[list[tuple[str, Program]]] = []
+        for frame in frames:
+            name = frame.call.name
+            part = name, _step(model.get_submodule(name).forward, frame)
+            if groups and frame.call.overwrites:
+                # It overwrites what the one before hands on.
+                groups[-1].append(part)
+            else:
+                groups.append([part])
+        ends = f"{frames[0].call.name} to {frames[-1].call.name}"
         note = (
-            f"{reason}: planned are {len(run)} modules, {ends}; what runs outside them stays as it "
-            "is"
+            f"{reason}: planned are {len(frames)} modules, {ends}; what runs outside them stays as "
+            "it is"
         )
-        blocks = cls(
-            model,
-            tuple(names),
-            tuple(inside),
-            tuple(programs),
-            note,
-            frames=frames,
-        )
+        blocks = cls.of_groups(model, groups, note=note, frames=frames)
         with unmoved(model), torch.no_grad():
             try:
                 with blocks.standing_in(blocks.run_all):
@@ -127,37 +99,6 @@ class WrappedBlocks(Blocks):
         with exchanged(forwards):
             yield
             relay.finish()
-
-
-def _frame(call: Call, feed: Feed | None) -> Frame:
-    if feed is not None:
-        return Frame(call, feed.taken, feed.made)
-    # A single module: its first tensor counts, and its first result.
-    return Frame(call, call.given.places[0], call.returned.places[0])
-
-
-def _groups(frames: tuple[Frame, ...]) -> list[list[Frame]]:
-    """The modules of each block: one that overwrites its input is in that of the one before."""
-    groups: list[list[Frame]] = []
-    for frame in frames:
-        if groups and frame.call.overwrites:
-            groups[-1].append(frame)
-        else:
-            groups.append([frame])
-    return groups
-
-
-def _program(model: nn.Module, group: list[Frame]) -> Program:
-    programs = [_step(model.get_submodule(frame.call.name).forward, frame) for frame in group]
-    if len(programs) == 1:
-        return programs[0]
-
-    def program(*state: Any) -> State:
-        for each in programs:
-            state = each(*state)
-        return state
-
-    return program
 
 
 def _step(forward: Callable[..., Any], frame: Frame) -> Program:
