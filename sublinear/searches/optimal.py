@@ -54,7 +54,7 @@ class OptimalTable(Table):
         super().__init__(chain, floors_of(chain, menu=menu), capacity, slots, method_name(menu))
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self.held = self.size(needs.held)
-        self.saved, self.mark = self.size(needs.saved_by), self.size(needs.mark).tolist()
+        self.saved, self.mark = self.size(needs.saved), self.size(needs.mark).tolist()
         above = np.triu_indices(n)
         self.alike = bool((self.held == np.diagonal(self.held))[above].all())
         self.inside = np.full((n, n, width), np.inf, np.float32)
@@ -100,15 +100,15 @@ class OptimalTable(Table):
         needs, best = self.needs, self.inside[first, last]
         if first == last < needs.n - 1:
             # The last one of a checkpoint saves everything, see `options_of`.
-            best[int(self.need(needs.last_one[first])) :] = needs.seconds[first][0]
+            best[int(self.need(needs.last_one[first])) :] = needs.seconds[first, 0]
             return
-        for option, seconds in enumerate(needs.seconds[first]):
+        for option in range(needs.counts[first]):
             saved = int(self.saved[first, option])
-            need = max(behind + needs.forward[first][option], needs.backward[first][option])
+            need = max(behind + needs.forward[first, option], needs.backward[first, option])
             low = max(saved, int(self.need(need)))
             if low > self.slots:
                 continue
-            found = np.full(len(best) - low, np.float32(seconds))
+            found = np.full(len(best) - low, np.float32(needs.seconds[first, option]))
             if first < last:
                 found += self.inside[first + 1, last, low - saved : len(best) - saved]
             np.minimum(best[low:], found, out=best[low:])
@@ -163,11 +163,11 @@ class _NestedFloors(Floors):
         needs = self.needs
         count = needs.n - length
         if not length:
-            last = max(needs.forward[-1][0], needs.backward[-1][0])
+            last = max(needs.forward[-1, 0], needs.backward[-1, 0])
             return np.array([*needs.last_one[:-1], last]), np.array([*needs.only_one[:-1], last])
-        follows = needs.saved_by[:count] + to_last[length:, length - 1, None]
-        np.maximum(follows, needs.backward_by[:count], out=follows)
-        forward = needs.forward_by[:count] + behind[length:, None]
+        follows = needs.saved[:count] + to_last[length:, length - 1, None]
+        np.maximum(follows, needs.backward[:count], out=follows)
+        forward = needs.forward[:count] + behind[length:, None]
         alone = np.maximum(forward - needs.mark[:count, None], follows)
         return np.maximum(forward, follows).min(axis=1), alone.min(axis=1)
 

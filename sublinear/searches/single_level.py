@@ -26,7 +26,7 @@ class SingleLevelTable(Table):
     def __init__(self, chain: Chain, capacity: int, slots: int = SLOTS) -> None:
         super().__init__(chain, _floors_of(chain), capacity, slots, METHOD)
         # Seconds of all blocks before each, kept.
-        self._total = np.concatenate([[0.0], np.cumsum(self.needs.seconds_by[:, 0])])
+        self._total = np.concatenate([[0.0], np.cumsum(self.needs.seconds[:, 0])])
         # [s, m]: seconds of the blocks from s on.
         self._rest = np.full((self.needs.n + 1, self.slots + 1), np.inf)
         self._rest[-1] = 0
@@ -37,10 +37,10 @@ class SingleLevelTable(Table):
 
     def _fill(self) -> None:
         needs, width = self.needs, self.slots + 1
-        n, seconds, twice = needs.n, needs.seconds_by[:, 0], needs.elapsed + self._total
-        saved, held = self.size(needs.saved_all), self.size(needs.held)
+        n, seconds, twice = needs.n, needs.seconds[:, 0], needs.elapsed + self._total
+        saved, held = self.size(needs.saved[:, 0]), self.size(needs.held)
         segments = self.need(self.floors.alone + needs.mark[:, None])
-        lowest = self.need(np.maximum(needs.forward_all, needs.backward_all))
+        lowest = self.need(np.maximum(needs.forward[:, 0], needs.backward[:, 0]))
         lowest = np.maximum(saved, lowest)
         # [t, m]: seconds of a checkpoint that ends with t, and of what follows; without the loss.
         after, shifts, slot = np.empty((n - 1, width)), np.full(n - 1, -1), np.arange(width)

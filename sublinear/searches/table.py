@@ -59,9 +59,9 @@ class Floors:
         held = int(needs.mark[first]) if opens else 0
         found = []
         for option in range(options_of(needs, first, last)):
-            forward = behind + needs.forward[first][option] - held
-            follows = needs.saved[first][option] + rest
-            found.append((max(forward, needs.backward[first][option], follows), option))
+            forward = behind + needs.forward[first, option] - held
+            follows = needs.saved[first, option] + rest
+            found.append((int(max(forward, needs.backward[first, option], follows)), option))
         return found
 
     def dropped(self, first: int, last: int) -> np.ndarray:
@@ -96,7 +96,7 @@ class Floors:
             option, end = choose(kept, dropped)
             if end is None:
                 nodes.append(Keep(first, option))
-                memory -= needs.saved[first][option]
+                memory -= int(needs.saved[first, option])
                 first += 1
             else:
                 free = memory - int(needs.mark[first])
@@ -117,9 +117,9 @@ class Floors:
         Without a table, only the block's own seconds count.
         """
         needs = self.needs
-        seconds = needs.seconds_by[first]
+        seconds = needs.seconds[first]
         if table and first < last:
-            left = memory - needs.saved_by[first]
+            left = memory - needs.saved[first]
             seconds = seconds + table.guess(first + 1, last, left)
         kept = self.kept(first, last, opens)
         return [(float(seconds[option]), option) for need, option in kept if need <= memory]
