@@ -123,11 +123,11 @@ def apply(
     if plan.loaded is not None and inputs is not None:
         plan.loaded.check_sample(*sample_of(inputs))
     runner = Runner(plan, model, blocks)
-    return view_of(model, PlannedModel, PlannedModel.forward, runs_by=runner)
+    return view_of(model, PlannedModel.forward, PlannedModel, runs_by=runner)
 
 
 def view_of(
-    model: nn.Module, before: type, forward: Callable[..., Any], **attributes: object
+    model: nn.Module, forward: Callable[..., Any], *before: type, **attributes: object
 ) -> nn.Module:
     """Another view of a model, whose class has ``before`` in front and this ``forward``.
 
@@ -146,20 +146,20 @@ def view_of(
         "__qualname__": kind.__qualname__,
         **attributes,
     }
-    view: nn.Module = object.__new__(type(kind.__name__, (before, kind), body))
+    view: nn.Module = object.__new__(type(kind.__name__, (*before, kind), body))
     object.__setattr__(view, "__dict__", model.__dict__)
     return view
 
 
 def _check(plan: Plan, blocks: Blocks) -> None:
     """Raise ValueError unless the plan fits the blocks, and its options do."""
-    if plan.made_for is not None:
-        plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     if len(plan) != len(blocks):
         raise ValueError(
             f"the plan is for {len(plan)} blocks, the model has {len(blocks)}: profile and plan "
             "this model"
         )
+    if plan.made_for is not None:
+        plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     for keep in keeps(plan.nodes):
         if keep.option >= len(MENU):
             names = ", ".join(name for name, _ in MENU)
@@ -173,7 +173,17 @@ def _check(plan: Plan, blocks: Blocks) -> None:
             )
 
 
-class PlannedModel:
+class View:
+    """What stands before a model's own class: a copy would go on to train the model itself."""
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise TypeError(
+            "a planned model cannot be pickled, nor copied where it was captured: copy the model, "
+            "or save its state_dict() and plan.to_json(), and plan or apply() again"
+        )
+
+
+class PlannedModel(View):
     """What `apply` puts before a model's own class: its forward follows a plan.
 
     It is the same object. All that is added is ``runs_by``, with the ``plan``, the ``blocks``, and
@@ -197,12 +207,6 @@ class PlannedModel:
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
         runner = self.runs_by
         return apply(copy.deepcopy(runner.model, memo), runner.plan)
-
-    def __reduce_ex__(self, protocol: object) -> str:
-        raise TypeError(
-            "a planned model cannot be pickled: save its state_dict() and plan.to_json(), and "
-            "apply() again"
-        )
 
 
 class Runner:

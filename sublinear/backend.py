@@ -15,14 +15,16 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from labkit.comparing import measuring
 from labkit.restore import preserve_rng
 from sublinear import together
-from sublinear.apply import MENU, Runner
+from sublinear.apply import MENU, Runner, View, view_of
 from sublinear.budget import Budget, request
 from sublinear.capture import Graph, Graphs
 from sublinear.capture.compiled import check_compiler
+from sublinear.capture.graphs import compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
 from sublinear.plan import Plan
@@ -226,6 +228,23 @@ class Backend(Graphs):
         return "\n".join(lines) or "no graph was captured yet: call the compiled model"
 
     __repr__ = __str__
+
+
+def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
+    """``model`` as it trains by the plans of a backend, which come with its first forward.
+
+    Another view of the same object; in evaluation and without gradients it runs plain.
+    """
+    own = type(model).forward
+    compiled = compiled_forward(model, by_plan)
+
+    @torch.compiler.disable(reason="it is compiled for a backend of its own")
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (self.training and torch.is_grad_enabled()):
+            return own(model, *args, **kwargs)
+        return compiled(*args, **kwargs)
+
+    return view_of(model, forward, View, runs_by=by_plan)
 
 
 def _chain(

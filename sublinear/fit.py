@@ -28,13 +28,12 @@ from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
-from sublinear.backend import Backend
+from sublinear.backend import Backend, captured
 from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
 from sublinear.budget import Budget, request
 from sublinear.capture import Graph
 from sublinear.capture.compiled import check_compiler
 from sublinear.capture.inside import InsideBlocks, heard
-from sublinear.captured import captured
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.picture import picture

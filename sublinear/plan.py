@@ -53,17 +53,13 @@ class Fingerprint:
             )
 
     def check(self, names: tuple[str, ...], shapes: list[str]) -> None:
-        """Raise ValueError, naming both, unless a model's blocks are these."""
-        if len(names) != len(self.blocks):
-            raise ValueError(
-                f"the plan is for {len(self.blocks)} blocks, the model has {len(names)}: profile "
-                "and plan this model"
-            )
-        for i, (name, shape) in enumerate(self.blocks):
-            if shape and (name, shape) != (names[i], shapes[i]):
+        """Raise ValueError, naming both, unless the blocks of a model with as many are these."""
+        found = zip(names, shapes, strict=True)
+        for i, (ours, theirs) in enumerate(zip(self.blocks, found, strict=False)):
+            if ours[1] and ours != theirs:
                 raise ValueError(
-                    f"the plan was made for another model: its block {i} is {name!r} with weights "
-                    f"{shape}, the model's is {names[i]!r} with {shapes[i]}"
+                    f"the plan was made for another model: its block {i} is {ours[0]!r} with "
+                    f"weights {ours[1]}, the model's is {theirs[0]!r} with {theirs[1]}"
                 )
 
 
