@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -93,16 +93,12 @@ class Blocks:
         """The modules that block ``i`` runs."""
         return map(self.model.get_submodule, self.inside[i])
 
-    def tensors(self, i: int) -> dict[str, torch.Tensor]:
-        """Parameters and buffers that block ``i`` uses, by name, each once."""
-        found: dict[torch.Tensor, str] = {}
-        for name in self.inside[i]:
-            module = self.model.get_submodule(name)
-            for own in (module._parameters, module._buffers):
-                for label, tensor in own.items():
-                    if tensor is not None:
-                        found.setdefault(tensor, f"{name}.{label}")
-        return {name: tensor for tensor, name in found.items()}
+    def tensors(self, i: int) -> list[torch.Tensor]:
+        """Parameters and buffers that block ``i`` uses, each once."""
+        found = []
+        for module in self.modules(i):
+            found += [*module._parameters.values(), *module._buffers.values()]
+        return [tensor for tensor in dict.fromkeys(found) if tensor is not None]
 
     def parameters(self, i: int) -> list[Entry]:
         """Where the parameters that block ``i`` uses are found, as a module and a name."""
@@ -126,13 +122,11 @@ class Blocks:
 
     def shapes(self, i: int) -> str:
         """The shapes of what block ``i`` uses, in words, such as "64x3x3x3 + 64"."""
-        sizes = []
-        for tensor in self.tensors(i).values():
-            sizes.append("x".join(map(str, tensor.shape)) or "1")
-        return self.in_words(sizes)
+        return self.in_words(self.tensors(i))
 
-    def in_words(self, sizes: list[str]) -> str:
+    def in_words(self, tensors: Iterable[torch.Tensor]) -> str:
         """Shapes, of which only the first are shown."""
+        sizes = [_times(tensor.shape) for tensor in tensors]
         if len(sizes) <= _SHOWN:
             return " + ".join(sizes) or "no weights"
         shown = " + ".join(sizes[:_SHOWN])
@@ -190,8 +184,12 @@ def sample_of(*trees: object) -> tuple[str, int]:
     for tensor in filter(torch.is_tensor, tree_leaves(trees)):
         count = count or (tensor.shape[0] if tensor.dim() else 1)
         shape = tensor.shape[1:] if tensor.dim() and tensor.shape[0] == count else tensor.shape
-        found.append(f"{'x'.join(map(str, shape)) or '1'} {str(tensor.dtype).split('.')[-1]}")
+        found.append(f"{_times(shape)} {str(tensor.dtype).split('.')[-1]}")
     return ", ".join(found), count
+
+
+def _times(shape: torch.Size) -> str:
+    return "x".join(map(str, shape)) or "1"
 
 
 def in_a_row(programs: Sequence[Program], *state: Any) -> State:

@@ -55,11 +55,7 @@ class InsideBlocks(CapturedBlocks):
         )
 
     def shapes(self, i: int) -> str:
-        sizes = []
-        for tensor in self.tensors(i).values():
-            if isinstance(tensor, nn.Parameter):
-                sizes.append("x".join(map(str, tensor.shape)) or "1")
-        return self.in_words(sizes)
+        return self.in_words(each for each in self.tensors(i) if isinstance(each, nn.Parameter))
 
     def around(
         self, work: Work, original: Callable[..., Any], args: State, kwargs: Keywords

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from sublinear.blocks.blocks import Blocks, Entry, Keywords, Program, State
+from sublinear.blocks.blocks import Blocks, Keywords, Program, State
 from sublinear.capture.compiled import compiled
 from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
 from sublinear.capture.modes import ended_modes
@@ -282,16 +282,9 @@ class CapturedBlocks(Blocks):
     def modules(self, i: int) -> Iterator[nn.Module]:
         return iter(())
 
-    def tensors(self, i: int) -> dict[str, torch.Tensor]:
-        found: dict[torch.Tensor, str] = {}
-        for number in self.pieces.rows[i].takes:
-            value = self.example[number]
-            if torch.is_tensor(value):
-                found.setdefault(value, str(number))
-        return {name: tensor for tensor, name in found.items()}
-
-    def parameters(self, i: int) -> list[Entry]:
-        return []
+    def tensors(self, i: int) -> list[torch.Tensor]:
+        taken = [self.example[number] for number in self.pieces.rows[i].takes]
+        return list(dict.fromkeys(filter(torch.is_tensor, taken)))
 
     def overwrites(self, i: int) -> bool:
         return self.pieces.rows[i].recurrent

@@ -185,7 +185,7 @@ class Bench:
             if found is not None:
                 return found
         measured = self._measured(i, state)
-        places = {id(tensor): n for n, tensor in enumerate(self.blocks.tensors(i).values())}
+        places = {id(tensor): n for n, tensor in enumerate(self.blocks.tensors(i))}
         made = [(places[owner], size) for owner, size in measured.made.items() if owner in places]
         if len(made) == len(measured.made):
             self._twins[key] = replace(measured, leaving=()), made
@@ -204,7 +204,7 @@ class Bench:
             saved = max(0, probe.added)
         if saved != twin.block.options[0].saved_bytes:
             return None
-        owners = [id(tensor) for tensor in self.blocks.tensors(i).values()]
+        owners = [id(tensor) for tensor in self.blocks.tensors(i)]
         block = replace(twin.block, name=self.blocks.names[i], shapes=self.blocks.shapes(i))
         own = {owners[place]: size for place, size in made}
         return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves)

@@ -99,13 +99,8 @@ def _estimated(
     with preserve_rng(), clock.counting():
         meta = torch.device("meta")
         chain = Bench(blocks, meta, clock, 1, menu, accumulate).chain(task)
-    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
-    if accumulate:
-        fixed += _gradients(model)
-    spare = spare_bytes(model)
-    return replace(
-        chain, fixed_bytes=fixed, device=str(roofline), source="estimated", spare_bytes=spare
-    )
+    chain = replace(chain, device=str(roofline), source="estimated")
+    return _with_fixed(chain, model, state, accumulate)
 
 
 def measured(
@@ -123,18 +118,9 @@ def measured(
         bench = Bench(blocks, where, Clock(), repeats, menu, accumulate, tensor)
         chain = bench.chain(task, on_block)
         state, beside = step_bytes(model, task, where)
-    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
-    if accumulate:
-        fixed += _gradients(model)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-    chain = replace(
-        chain,
-        fixed_bytes=fixed,
-        device=name,
-        step_bytes=beside,
-        spare_bytes=spare_bytes(model),
-        checkpoint_seconds=each,
-    )
+    chain = replace(chain, device=name, step_bytes=beside, checkpoint_seconds=each)
+    chain = _with_fixed(chain, model, state, accumulate)
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:
@@ -143,13 +129,15 @@ def measured(
     return calibrated(chain, step, wrapped=blocks.partial)
 
 
-def spare_bytes(model: nn.Module) -> int:
-    """Of the spare statistics of a planned model."""
-    return sum(buffer.nbytes for layer in norms(model.modules()) for buffer in layer.buffers())
-
-
-def _gradients(model: nn.Module) -> int:
-    return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+def _with_fixed(chain: Chain, model: nn.Module, state: int, accumulate: bool) -> Chain:
+    """With the bytes of weights, an optimizer's state, gradients that stay, spare statistics."""
+    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
+    if accumulate:
+        wanting = filter(lambda parameter: parameter.requires_grad, model.parameters())
+        fixed += sum(parameter.nbytes for parameter in wanting)
+    layers = norms(model.modules())
+    spare = sum(buffer.nbytes for layer in layers for buffer in layer.buffers())
+    return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
 
 
 def check_number(name: str, value: object) -> None:

@@ -22,7 +22,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.
 
 def likeness(blocks: Blocks, i: int, state: State) -> Hashable:
     """Equal for two blocks that do the same work on what enters them."""
-    used = blocks.tensors(i).values()
+    used = blocks.tensors(i)
     numbers = {id(tensor): number for number, tensor in enumerate(used)}
     modules = tuple(_module(module, numbers) for module in blocks.modules(i))
     return blocks.work(i), modules, tuple(map(_layout, used)), _entering(state)
