@@ -15,7 +15,7 @@ import torch
 
 from sublinear.blocks import Blocks, State
 from sublinear.chain import Around
-from sublinear.probe import MemoryProbe
+from sublinear.probe import MemoryProbe, probing
 from sublinear.profiling.tensors import (
     Gradients,
     Place,
@@ -62,7 +62,7 @@ def surroundings(
     torch.clear_autocast_cache()
     if accumulate:
         fill_gradients(model.parameters())
-    with MemoryProbe(device) as probe:
+    with probing(device) as probe:
         step = _LastBlockOnly(blocks, task, state, probe)
         step.loss().backward()
         step.finish()

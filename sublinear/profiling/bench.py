@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keep_only
@@ -23,7 +24,7 @@ from sublinear.blocks import Blocks, State
 from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
-from sublinear.probe import Clock, MemoryProbe
+from sublinear.probe import Clock, MemoryProbe, probing
 from sublinear.profiling.around import (
     Made,
     Surroundings,
@@ -31,7 +32,6 @@ from sublinear.profiling.around import (
     surroundings,
 )
 from sublinear.profiling.estimate import FusedAttention
-from sublinear.profiling.operators import Operators
 from sublinear.profiling.steady import fastest
 from sublinear.profiling.tensors import (
     Arrival,
@@ -122,7 +122,7 @@ class Bench:
         self.repeats, self.options, self.accumulate = repeats, options, accumulate
         self.tensor_seconds = tensor_seconds
         # Of the try under way.
-        self.probe = MemoryProbe(device)
+        self.probe: MemoryProbe
         self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
         # Found once: a large model takes long to say them.
         self.parameters = list(self.model.parameters())
@@ -199,7 +199,7 @@ class Bench:
         torch.clear_autocast_cache()
         inputs = leaves(state)
         spare = frozen_statistics(tuple(self.blocks.modules(i)))
-        with spare, MemoryProbe(self.device) as probe:
+        with spare, probing(self.device) as probe:
             after = self._run(i, *inputs)
             saved = max(0, probe.added)
         if saved != twin.block.options[0].saved_bytes:
@@ -213,7 +213,13 @@ class Bench:
         modules = tuple(self.blocks.modules(i))
         run = partial(self._run, i)
         name = self.blocks.names[i]
-        bare = _Bare(self, run, state)
+        bare_seconds = 0.0
+
+        def bare() -> State:
+            nonlocal bare_seconds
+            after, bare_seconds = self._bare(run, state)
+            return after
+
         set_rng_state(self.begin)
         check_repeatable(name, run, self.model, modules, state, again=bare)
         with frozen_statistics(modules):
@@ -222,7 +228,7 @@ class Bench:
             listener = _Listener()
             full = self.tried(run, state, listener)
             options = self._options(i, run, state, full, (ahead, back), listener.operators.seen)
-            options, seconds = _ordered(options, bare.seconds)
+            options, seconds = _ordered(options, bare_seconds)
             peak, rerun = self._rerun(run, state)
         made = {}
         for parameter in self.parameters:
@@ -325,7 +331,7 @@ class Bench:
         watched = Watched(state)
         if self.accumulate:
             fill_gradients(self.parameters)
-        with MemoryProbe(self.device) as self.probe:
+        with probing(self.device) as self.probe:
             probe = self.probe
             with listener or nullcontext():
                 after = way(*watched.state)
@@ -350,6 +356,28 @@ class Bench:
         gradients |= watched.arrived
         return Try(saved, forward_peak, peak, pulled, made, handed_on, gradients, arrivals)
 
+    def _bare(self, run: Way, state: State) -> tuple[State, float]:
+        """What leaves a block in a checkpoint, which saves nothing, and its seconds there."""
+        after: State = ()
+        last = 0.0
+
+        def timed(*inner: object) -> State:
+            # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
+            nonlocal last
+            begin = self.clock.now()
+            result = run(*inner)
+            last = self.clock.now() - begin
+            return result
+
+        def take() -> tuple[float]:
+            nonlocal after
+            set_rng_state(self.begin)
+            after = checkpointed(timed, leaves(state))
+            return (last,)
+
+        (seconds,) = fastest(take, self.repeats)
+        return after, seconds
+
     def _seconds(self, way: Way, state: State) -> tuple[float, float, State]:
         """The fastest forward and the fastest backward; what left the block."""
         leaving: State = ()
@@ -373,38 +401,32 @@ class Bench:
         return ahead, back, leaving
 
 
-class _Bare:
-    """Runs a block in a checkpoint, which saves nothing; the ``seconds`` that it takes there."""
+class _Operators(TorchDispatchMode):
+    """``seen``: the operators that code inside calls, whatever their overload."""
 
-    def __init__(self, bench: Bench, run: Way, state: State) -> None:
-        self.bench, self.run, self.state = bench, run, state
-        self.seconds = self._last = 0.0
+    # As torch's selective checkpoints, which are to see the same.
+    supports_higher_order_operators = True
+    ignore_compile_internals = classmethod(lambda cls: True)
 
-    def __call__(self) -> State:
-        after: State = ()
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[object] = set()
 
-        def take() -> tuple[float]:
-            nonlocal after
-            set_rng_state(self.bench.begin)
-            after = checkpointed(self._timed, leaves(self.state))
-            return (self._last,)
-
-        (self.seconds,) = fastest(take, self.bench.repeats)
-        return after
-
-    def _timed(self, *inner: object) -> State:
-        # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
-        begin = self.bench.clock.now()
-        after = self.run(*inner)
-        self._last = self.bench.clock.now() - begin
-        return after
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            # A wrapper: it unpacks itself, then its plain tensors come by here.
+            return NotImplemented
+        self.seen.add(getattr(func, "_overloadpacket", func))
+        return func(*args, **(kwargs or {}))
 
 
 class _Listener:
     """``with`` a forward inside: the ``operators`` that it calls; then ``saves``, of `note`."""
 
     def __init__(self) -> None:
-        self.operators, self.saves = Operators(), Saves()
+        self.operators, self.saves = _Operators(), Saves()
         self._count = 0
         # Weak: what is held would not die in the backward pass.
         self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}

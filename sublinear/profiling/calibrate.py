@@ -16,7 +16,7 @@ from torch import nn
 from sublinear.apply import checkpointed
 from sublinear.blocks import State
 from sublinear.chain import Block, Chain, Option
-from sublinear.probe import Clock, MemoryProbe
+from sublinear.probe import Clock, probing
 from sublinear.profiling.around import fill_gradients
 from sublinear.profiling.steady import fastest
 from sublinear.profiling.tensors import bytes_of
@@ -152,7 +152,7 @@ def step_bytes(model: nn.Module, task: Training, device: torch.device) -> StepBy
     fill_gradients(model.parameters())
     if not state_bytes(optimizer):
         optimizer.step()
-    with MemoryProbe(device) as probe:
+    with probing(device) as probe:
         optimizer.step()
         beside = max(0, probe.peak)
     drop_gradients(parameters(model, optimizer))
