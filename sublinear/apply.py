@@ -245,9 +245,7 @@ class Runner:
     @property
     def compiles(self) -> bool:
         """Whether torch.compile keeps to the plan: it knows checkpoints of one level only."""
-        wrapped = self.blocks.partial
-        simple = not any(self.plan.options)
-        return not wrapped and self.plan.depth < 2 and simple
+        return not (self.blocks.partial or self.plan.depth > 1 or any(self.plan.options))
 
     def compiled(self, args: State, kwargs: Keywords) -> Any:
         """What torch.compile follows: no counters, checks or spare buffers.
@@ -271,8 +269,8 @@ class Runner:
             return original(*args, **kwargs)
         self.prepare()
         if self.blocks.partial:
-            return self.blocks.around(self.stand_in, original, args, kwargs)
-        return self.outermost(self.blocks.enter(args, kwargs))[0]
+            return self.blocks.around(self.outermost, original, args, kwargs)
+        return self.outermost(*self.blocks.enter(args, kwargs))[0]
 
     def prepare(self) -> None:
         """Before a forward. Raises RuntimeError if the model is not what the plan was made for."""
@@ -292,11 +290,7 @@ class Runner:
                 state = self.block(node.block, state)
         return state
 
-    def stand_in(self, *state: Any) -> State:
-        """What all wrapped modules do, called as the first of them is."""
-        return self.outermost(state)
-
-    def outermost(self, state: State) -> State:
+    def outermost(self, *state: Any) -> State:
         """All nodes of the plan."""
         return self.run(self.plan.nodes, state)
 

@@ -105,7 +105,7 @@ class Backend(Graphs):
             return graph.as_it_is(*values)
         assert graph.blocks is not None
         runner.prepare()
-        return runner.outermost(graph.blocks.frame(values))[0]
+        return runner.outermost(*graph.blocks.frame(values))[0]
 
     def without_plan(self) -> together.Together:
         """What a step of the graphs costs if nothing is computed again."""
@@ -213,7 +213,7 @@ class Backend(Graphs):
     @property
     def main(self) -> Graph:
         """Of the planned graphs the one that keeps most without a plan."""
-        return max(self.planned, key=lambda graph: graph.planned_bytes)
+        return max(self.planned, key=lambda graph: graph.known_plan.known_chain.saved_bytes)
 
     @property
     def count(self) -> str:

@@ -407,7 +407,7 @@ class _Fitting:
         chain = main.known_plan.known_chain
         size = max(0, chain.fixed_bytes + beside)
         whole = replace(main.known_plan, chain=replace(chain, fixed_bytes=size))
-        covered = self._share(sum(graph.planned_bytes for graph in by_plan.planned))
+        covered = self._share(sum(chain.saved_bytes for chain in by_plan.chains()))
         found = replace(found, plan=whole, covered=covered)
         return replace(found, gain=self._gain(found))
 

@@ -71,7 +71,11 @@ class Blocks:
         for group in groups:
             parts = [name for name, _ in group]
             names.append(parts[0] if len(parts) == 1 else f"{parts[0]}..{parts[-1]}")
-            inside.append(_below(model, parts))
+            below = {}
+            for part in parts:
+                named = model.get_submodule(part).named_modules(prefix=part)
+                below |= dict.fromkeys(name for name, _ in named)
+            inside.append(tuple(below))
             programs.append(partial(in_a_row, [program for _, program in group]))
         return cls(model, tuple(names), tuple(inside), tuple(programs), **more)
 
@@ -197,15 +201,6 @@ def in_a_row(programs: Sequence[Program], *state: Any) -> State:
     for program in programs:
         state = program(*state)
     return state
-
-
-def _below(model: nn.Module, names: list[str]) -> tuple[str, ...]:
-    """``names`` and all modules under them."""
-    found = []
-    for name in dict.fromkeys(names):
-        for inner, _ in model.get_submodule(name).named_modules(prefix=name):
-            found.append(inner)
-    return tuple(found)
 
 
 def has_weights(module: nn.Module) -> bool:

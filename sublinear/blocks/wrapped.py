@@ -124,18 +124,13 @@ def _check(call: Call, planned: Layout, leaves: list[Any], spec: TreeSpec, verb:
             f"{call.name} {verb} another structure than when the model was planned: plan it anew"
         )
     for leaf, number, value in zip(leaves, planned.leaves, planned.values, strict=True):
-        if torch.is_tensor(leaf) != (number is not None):
-            raise NotARun(f"{call.name} {verb} {_short(leaf)} where it had {_kind(number, value)}")
-        if number is None and not (type(leaf) is type(value) and leaf == value):
-            raise NotARun(f"{call.name} {verb} {_short(leaf)} where it had {value!r}: plan it anew")
-
-
-def _short(leaf: object) -> str:
-    return "a tensor" if torch.is_tensor(leaf) else repr(leaf)
-
-
-def _kind(number: int | None, value: object) -> str:
-    return repr(value) if number is None else "a tensor"
+        same = torch.is_tensor(leaf)
+        if number is None:
+            same = type(leaf) is type(value) and leaf == value
+        if not same:
+            now = "a tensor" if torch.is_tensor(leaf) else repr(leaf)
+            then = "a tensor" if number is not None else repr(value)
+            raise NotARun(f"{call.name} {verb} {now} where it had {then}: plan it anew")
 
 
 class NotARun(RuntimeError):

@@ -100,9 +100,12 @@ class Graph:
         self.note, self.saves, self.size = "", 0, -1
         self.chain: Chain | None = None
         self.plan: Plan | None = None
-        self.code = _code()
+        # Equal for what the compiler captures of the same code, under other guards.
+        compiling = torch._guards.CompileContext.current_compile_id()
+        self.code: Hashable = None if compiling is None else compiling.frame_id
         self.device = torch.device("cpu")
-        wanting = [value for value in example_inputs if _wants_gradient(value)]
+        tensors = filter(torch.is_tensor, example_inputs)
+        wanting = [tensor for tensor in tensors if tensor.requires_grad]
         self.trains = torch.is_grad_enabled() and bool(wanting)
         if not self.trains:
             return
@@ -156,11 +159,6 @@ class Graph:
         assert self.plan is not None
         return self.plan
 
-    @property
-    def planned_bytes(self) -> int:
-        """What its pieces keep for the backward pass without a plan."""
-        return self.known_plan.known_chain.saved_bytes
-
     def __str__(self) -> str:
         if self.plan is None:
             return f"runs as it is: {self.note or 'it did not run yet'}"
@@ -193,13 +191,3 @@ def _copied(function: Any) -> Any:
     copy = FunctionType(code, space, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
-
-
-def _code() -> Hashable:
-    """Equal for what the compiler captures of the same code, under other guards."""
-    compiling = torch._guards.CompileContext.current_compile_id()
-    return None if compiling is None else compiling.frame_id
-
-
-def _wants_gradient(value: Any) -> bool:
-    return torch.is_tensor(value) and value.requires_grad

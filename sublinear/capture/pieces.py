@@ -170,12 +170,8 @@ def _name(nodes: list[fx.Node]) -> str:
         return first.name
     # Without the argument that the model came in by.
     path = re.sub(r"^L\['\w+'\](\[\d+\])?", "", stack[-1][0])
-    path = re.sub(r"\._modules\['(\w+)'\]|\['(\w+)'\]|\[(\d+)\]", _dotted, path)
+    path = re.sub(r"(\._modules)?\['?(\w+)'?\]", r".\2", path)
     return path.lstrip(".").removeprefix("_orig_mod.") or first.name
-
-
-def _dotted(match: re.Match[str]) -> str:
-    return "." + next(filter(None, match.groups()))
 
 
 class Frame:

@@ -109,7 +109,11 @@ class _Watcher(fx.Interpreter):
                 changed.add(identity(value))
         made = tensors(result)
         for tensor in made:
-            self.seen.sizes[identity(tensor)] = hint(tensor.untyped_storage().nbytes())
+            size: Any = tensor.untyped_storage().nbytes()
+            if isinstance(size, torch.SymInt):
+                # What the compiler has seen for one that may vary; 0 if nothing.
+                size = size.node.hint or 0
+            self.seen.sizes[identity(tensor)] = int(size)
         self.seen.storages[n] = frozenset(map(identity, made))
         self.seen.changed[n] = frozenset(changed)
         self.seen.values[n] = result
@@ -141,14 +145,6 @@ def identity(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def hint(size: Any) -> int:
-    """A number of bytes, or what the compiler has seen for one that may vary; 0 if nothing."""
-    if isinstance(size, torch.SymInt):
-        known = size.node.hint
-        return 0 if known is None else int(known)
-    return int(size)
-
-
 def _written(node: fx.Node) -> list[fx.Node]:
     """The running statistics that a norm writes."""
     name = name_of(node)
@@ -168,9 +164,8 @@ def _argument(node: fx.Node, name: str, place: int, default: object) -> Any:
 
 def _is_statistic(node: fx.Node) -> bool:
     """Whether all that is done with an input is that norms write it."""
-    users = list(node.users)
-    return bool(users) and all(node in _written(user) and _once(node, user) for user in users)
-
-
-def _once(node: fx.Node, user: fx.Node) -> bool:
-    return [*user.args, *user.kwargs.values()].count(node) == 1
+    for user in node.users:
+        once = [*user.args, *user.kwargs.values()].count(node) == 1
+        if not (once and node in _written(user)):
+            return False
+    return bool(node.users)
