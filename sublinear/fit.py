@@ -144,12 +144,11 @@ class Fitted:
         drop_gradients(parameters(model, self.task.optimizer))
         return loss.detach()
 
-    def step_peak(self) -> int | None:
-        """Bytes of a real step by the plan; None where it does not fit. Everything is put back."""
-        return self.peak_of(self._planned)
-
     def peak_of(self, model: nn.Module) -> int | None:
-        """Bytes of a real step of the model or the planned one; None where it does not fit."""
+        """Bytes of a real step of the model or the planned one; None where it does not fit.
+
+        Everything is put back.
+        """
         return self._peak(model)[0]
 
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
@@ -248,7 +247,8 @@ def fit(
     check_number("accumulate", accumulate)
     if check_every is not None:
         check_number("check_every", check_every)
-    _check_margin(margin)
+    if isinstance(margin, bool) or not (isinstance(margin, (int, float)) and 0 <= margin < 1):
+        raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
@@ -262,7 +262,9 @@ def fit(
                 model, task, asked, margin, max_overhead, method, compile, repeats, prove, bar
             )
             fitted = fitting.by_compiler() if blocks is None else fitting.by_blocks(blocks)
-    _warn_of(fitted, asked)
+    if fitted.gain and not asked.given:
+        # Who asks for a peak gets one that keeps to it.
+        warnings.warn(fitted.gain, UserWarning, stacklevel=2)
     if check_every is None:
         return fitted
     size = fitted.chain.batch_size
@@ -400,7 +402,7 @@ class _Fitting:
             return fitted, by_plan.plan(by_plan.limit).peak_bytes + beside
 
         if limit is None:
-            found = replace(fitted, measured_bytes=fitted.step_peak())
+            found = replace(fitted, measured_bytes=fitted.peak_of(model))
         else:
             found = self._keeping_to(limit, follow)
         main = by_plan.main
@@ -473,7 +475,7 @@ class _Fitting:
         if not self.prove:
             return fitted
         for _ in range(_TRIES):
-            peak = fitted.step_peak()
+            peak = fitted.peak_of(fitted.model)
             if peak is None:
                 note = "a step of the plan did not fit into memory here"
                 return replace(fitted, note=_joined(fitted.note, note))
@@ -545,18 +547,6 @@ class _Fitting:
         if fitted.kind == "wrapped":
             return "choose by name modules that keep more, modules=[...]"
         return "the rest is weights, gradients and inputs, beside which a larger batch gains more"
-
-
-def _check_margin(margin: object) -> None:
-    number = isinstance(margin, (int, float)) and not isinstance(margin, bool)
-    if not (number and 0 <= margin < 1):  # type: ignore[operator]
-        raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
-
-
-def _warn_of(fitted: Fitted, budget: Budget) -> None:
-    """Say that a plan saves nothing, unless it was asked for a peak, which it keeps to."""
-    if fitted.gain and not budget.given:
-        warnings.warn(fitted.gain, UserWarning, stacklevel=3)
 
 
 def _proven(fitted: Fitted, proof: Proof) -> Fitted:

@@ -178,7 +178,15 @@ class Plan:
 
         Raises ValueError for anything else.
         """
-        data = source if isinstance(source, dict) else _in_file(source)
+        data = source
+        if not isinstance(source, dict):
+            try:
+                data = json.loads(Path(source).read_text(encoding="utf-8"))
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{source}: not a JSON file ({error})") from None
+        if not isinstance(data, dict):
+            kind = type(data).__name__
+            raise ValueError(f"{source}: holds a {kind}, where an object is expected")
         nodes, method = data.get("nodes"), data.get("method")
         if not isinstance(nodes, list) or not isinstance(method, str):
             raise ValueError(
@@ -186,18 +194,6 @@ class Plan:
                 "'nodes' (a list)"
             )
         return cls(tuple(map(from_json, nodes)), method, loaded=_fingerprint(data.get("made_for")))
-
-
-def _in_file(source: str | Path) -> Json:
-    """The dictionary in a JSON file. Raises ValueError where there is none."""
-    try:
-        data = json.loads(Path(source).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{source}: not a JSON file ({error})") from None
-    if not isinstance(data, dict):
-        kind = type(data).__name__
-        raise ValueError(f"{source}: holds a {kind}, where an object is expected")
-    return data
 
 
 def _fingerprint(data: Any) -> Fingerprint | None:

@@ -11,7 +11,6 @@ otherwise. So do pieces that are compiled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
@@ -122,9 +121,11 @@ def _compare(original: nn.Module, planned: nn.Module, task: Training, compiled: 
     if not lines:
         return Proof((), how)
     spread = _spread(wanted, _step(original, original, task))
-    least = _typical(spread)
+    # What a tensor may differ by that happened to repeat itself: rounding, and no more.
+    positive = [gap for gap in spread.values() if gap]
+    least = min(median(positive), CLOSE / _MARGIN) if positive else 0.0
     how = f"one step is the plain one within its own spread ({least:.1g} of the largest values)"
-    if _autocast_is_on():
+    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
         how, least = "one step is the plain one within the rounding of autocast", CLOSE / _MARGIN
     allowed = {}
     for name, own in spread.items():
@@ -169,15 +170,3 @@ def _rounding(wanted: Seen) -> dict[str, float]:
         least = noise / size if size and name.startswith("gradient") else 0.0
         rounds[name] = max(_COMPILED, least)
     return rounds
-
-
-def _typical(spread: Mapping[str, float]) -> float:
-    """What a tensor may differ by that happened to repeat itself: rounding, and no more."""
-    positive = [gap for gap in spread.values() if gap]
-    if not positive:
-        return 0.0
-    return min(median(positive), CLOSE / _MARGIN)
-
-
-def _autocast_is_on() -> bool:
-    return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))

@@ -37,7 +37,16 @@ _WRAPPERS = {
 
 def refuse(model: nn.Module) -> None:
     """Raise ValueError, by name, for what a planned model could not keep doing as before."""
-    _refuse_replaced(model)
+    if model._compiled_call_impl is not None:
+        raise ValueError(
+            "the model itself is compiled in place (model.compile()), which would go on to run "
+            "without the plan: plan it first, then compile what apply() returns"
+        )
+    if "forward" in vars(model):
+        raise ValueError(
+            "the model itself has a forward of its own, set on the object and not on its class, "
+            "which would go on to run without the plan: plan it before that is set"
+        )
     for name, module in model.named_modules():
         here = name or "the model itself"
         if hasattr(type(module), "runs_by"):
@@ -62,20 +71,6 @@ def hooks(module: nn.Module) -> str:
     """The kinds of hooks that a module has, in words."""
     found = [kind.strip("_") for kind in _HOOKS if getattr(module, kind, None)]
     return " and ".join(found).replace("_", " ")
-
-
-def _refuse_replaced(model: nn.Module) -> None:
-    """Raise ValueError if calling the model would not run its class's forward."""
-    if model._compiled_call_impl is not None:
-        raise ValueError(
-            "the model itself is compiled in place (model.compile()), which would go on to run "
-            "without the plan: plan it first, then compile what apply() returns"
-        )
-    if "forward" in vars(model):
-        raise ValueError(
-            "the model itself has a forward of its own, set on the object and not on its class, "
-            "which would go on to run without the plan: plan it before that is set"
-        )
 
 
 @contextmanager
@@ -239,7 +234,8 @@ def check_repeatable(
         for once_more in (again, bare):
             set_rng_state(begin)
             statistics.reset()
-            alike = _alike(first, once_more())
+            pairs = zip(tree_leaves(first), tree_leaves(once_more()), strict=True)
+            alike = all(same(one, two) for one, two in pairs if torch.is_tensor(one))
             if alike:
                 break
     for key, (value, _) in _state(model, modules).items():
@@ -260,12 +256,6 @@ def check_repeatable(
             "Python's random, for non-deterministic operators, or for a norm that reads its "
             "running statistics in training"
         )
-
-
-def _alike(first: object, second: object) -> bool:
-    """Whether all tensors of two results are the same."""
-    pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
-    return all(same(one, two) for one, two in pairs if torch.is_tensor(one))
 
 
 def versions(state: object) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import nn
@@ -86,7 +86,7 @@ def verify(
     """
     check_number("steps", steps)
     task = training(inputs, kwargs, loss)
-    make = optimizer or _sgd
+    make = optimizer or partial(torch.optim.SGD, lr=0.01, momentum=0.9)
     planned = apply(model, plan, task.args, blocks=blocks)
     assert isinstance(planned, PlannedModel)
     runner = planned.runs_by
@@ -94,7 +94,10 @@ def verify(
     found: Seen | None = None
     with measuring(None), restored(model, task):
         if not close:
-            _be_deterministic()
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.backends.cudnn.benchmark = False
+            torch.set_float32_matmul_precision("highest")
+            torch.backends.cudnn.allow_tf32 = False
         model.train()
         # So that the other begins as this one.
         with restored(model, task):
@@ -116,17 +119,6 @@ def verify(
                 name = runner.blocks.names[i]
                 lines.append(f"block {i} ({name}) ran {have} times a step, predicted were {want}")
     return Verification(tuple(lines), close, tuple(counted), expected, steps)
-
-
-def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
-
-
-def _be_deterministic() -> None:
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.backends.cudnn.benchmark = False
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
 
 
 def left_behind(
