@@ -67,7 +67,7 @@ class Try:
     made: int
     handed_on: int
     gradients: dict[int, torch.Tensor]
-    arrivals: tuple[Arrival | None, ...]
+    arrivals: tuple[Arrival, ...]
 
     def option(self, name: str, ahead: float, back: float) -> Option:
         """The way as an option that takes so many seconds."""
@@ -95,7 +95,7 @@ class BlockRun:
     block: Block
     leaving: State
     made: Made
-    arrivals: tuple[Arrival | None, ...]
+    arrivals: tuple[Arrival, ...]
     saves: Saves
     numbers: tuple[int, ...] = ()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -72,17 +71,9 @@ def place_of(gradient: torch.Tensor) -> Place:
     return Place(storage._cdata, storage.nbytes())
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """The gradient of a value that enters a block, as the block's backward leaves it.
-
-    ``passed``: it is the gradient of the leaving tensor of this number; None: it lies in a storage
-    of ``size`` bytes that the block has made, the ``number``-th.
-    """
-
-    passed: int | None
-    number: int
-    size: int
+# The gradient of a value that enters a block, as the block's backward leaves it: it is that of the
+# leaving tensor of this number, or lies in a storage that the block has made; None: there is none.
+Arrival = int | Place | None
 
 
 class Watched:
@@ -101,23 +92,23 @@ class Watched:
         """As `pull_on`, of what leaves the block."""
         return pull_on(state, self.pulled)
 
-    def arrivals(self) -> tuple[Arrival | None, ...]:
-        """Of each tensor that entered, after the backward; None where no gradient arrived."""
-        made: dict[object, int] = {}
-        found: list[Arrival | None] = []
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """Of each tensor that entered, after the backward."""
+        found: list[Arrival] = []
         for i, _ in enumerate(tensors(self.state)):
             gradient = self.arrived.get(i)
             if gradient is None:
                 found.append(None)
                 continue
-            storage, size = place_of(gradient)
-            passed = None
+            arrival: Arrival = place_of(gradient)
             for number, pulled in self.pulled.items():
                 known = pulled()
+                if known is None or known._cdata != place_of(gradient).storage:
+                    continue
                 # Else something was added to it, for which it may have been copied.
-                if known is not None and known._cdata == storage and _is_one(gradient):
-                    passed = number
-            found.append(Arrival(passed, made.setdefault(storage, len(made)), size))
+                if gradient.is_meta or bool((gradient == 1).all()):
+                    arrival = number
+            found.append(arrival)
         return tuple(found)
 
     def handed_on(self, leaving: list[int]) -> int:
@@ -126,30 +117,27 @@ class Watched:
         In a step they may come in another layout than here, and are then copied for one of them.
         ``leaving``: the storages that leave the block, by number; what crosses it is no part.
         """
-        found: dict[int, int] = {}
-        for entering, arrival in zip(tensors(self.state), self.arrivals(), strict=True):
-            storage = entering.untyped_storage()._cdata
-            if arrival and arrival.passed is not None and leaving[arrival.passed] != storage:
-                found[arrival.number] = arrival.size
+        found: dict[object, int] = {}
+        arrivals = self.arrivals()
+        for i, entering in enumerate(tensors(self.state)):
+            passed, storage = arrivals[i], entering.untyped_storage()._cdata
+            if isinstance(passed, int) and leaving[passed] != storage:
+                place = place_of(self.arrived[i])
+                found[place.storage] = place.size
         return sum(found.values())
 
 
-def _is_one(gradient: torch.Tensor) -> bool:
-    return gradient.is_meta or bool((gradient == 1).all())
-
-
 def before_block(
-    arrivals: tuple[Arrival | None, ...], behind: list[Place | None], owner: object
+    arrivals: tuple[Arrival, ...], behind: list[Place | None], owner: object
 ) -> list[Place | None]:
     """Where the gradients before a block lie, from where those behind it do."""
     found: list[Place | None] = []
     for arrival in arrivals:
-        if arrival is None:
-            found.append(None)
-        elif arrival.passed is not None:
-            found.append(behind[arrival.passed])
-        else:
-            found.append(Place((owner, arrival.number), arrival.size))
+        if isinstance(arrival, int):
+            arrival = behind[arrival]
+        elif arrival is not None:
+            arrival = Place((owner, arrival.storage), arrival.size)
+        found.append(arrival)
     return found
 
 
