@@ -236,10 +236,8 @@ class Runner:
     def _follow(self, blocks: Blocks) -> None:
         self.blocks, self.unread = blocks, False
         self.calls = [0] * len(blocks)
-        self.statistics = []
-        for i in range(len(blocks)):
-            self.statistics.append(SpareStatistics(norms(blocks.modules(i))))
-        self.entries = [blocks.parameters(i) for i in range(len(blocks))]
+        self.modules = [tuple(blocks.modules(i)) for i in range(len(blocks))]
+        self.statistics = [SpareStatistics(norms(modules)) for modules in self.modules]
         self.caches: dict[int, Context] = {}
 
     @property
@@ -317,11 +315,11 @@ class Runner:
 
     def same_parameters(self, node: Node) -> Callable[[], None]:
         """A check that the blocks of a node find the parameters that they find now."""
-        entries = [entry for i in span(node) for entry in self.entries[i]]
-        before = [module._parameters.get(name) for module, name in entries]
+        modules = [module for i in span(node) for module in self.modules[i]]
+        before = [(module, *entry) for module in modules for entry in module._parameters.items()]
 
         def check() -> None:
-            for (module, name), was in zip(entries, before, strict=True):
+            for module, name, was in before:
                 if module._parameters.get(name) is not was:
                     raise RuntimeError(_ANOTHER_PARAMETER.format(name, type(module).__name__))
 

@@ -27,9 +27,6 @@ RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 # The code of one block.
 Program = Callable[..., State]
 
-# A parameter, by the module that holds it and its name there.
-Entry = tuple[nn.Module, str]
-
 # Of a block, in the fingerprint of a plan.
 _SHOWN = 4
 
@@ -103,10 +100,6 @@ class Blocks:
         for module in self.modules(i):
             found += [*module._parameters.values(), *module._buffers.values()]
         return [tensor for tensor in dict.fromkeys(found) if tensor is not None]
-
-    def parameters(self, i: int) -> list[Entry]:
-        """Where the parameters that block ``i`` uses are found, as a module and a name."""
-        return [(module, name) for module in self.modules(i) for name in module._parameters]
 
     def overwrites(self, i: int) -> bool:
         """Whether block ``i`` overwrites in place, unseen by torch, what an option might keep."""
