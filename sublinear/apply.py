@@ -326,52 +326,47 @@ class Runner:
         return check
 
     def _selective(self, node: Keep, state: State) -> State:
-        selective = _Selective(self, node)
-        return checkpointed(drawing_alike(selective.run), state, selective.contexts)
+        """One selective checkpoint: its forward, and the run that its backward asks for."""
+        i, local, passes = node.block, self.local, 0
+        handed_on: Context | None = None
+        check = self.same_parameters(node)
 
+        def run(*inner: Any) -> State:
+            nonlocal passes
+            check()
+            passes += 1
+            if passes == 1:
+                result = self.block(i, inner)
+                if handed_on is not None:
+                    self.caches[i] = handed_on
+                return result
+            with local.set(again=True, saving=True):
+                # Counts as part of the backward.
+                self.calls[i] -= 1
+                return self.block(i, inner)
 
-class _Selective:
-    """One selective checkpoint: its forward, and the run that its backward asks for."""
+        def contexts() -> tuple[Context, Context]:
+            nonlocal handed_on
+            if not local.saving:
+                return nullcontext(), later()
+            caching, cached = keep_only(node.option)
+            if not local.again:
+                return caching, cached
+            # The pass before has built the graph whose backward asks for it.
+            handed_on = cached
+            return caching, nullcontext()
 
-    def __init__(self, runner: Runner, node: Keep) -> None:
-        self.runner, self.node = runner, node
-        self.check = runner.same_parameters(node)
-        self.passes = 0
-        self.handed_on: Context | None = None
+        @contextmanager
+        def later() -> Iterator[None]:
+            """The cache that is there when this is entered."""
+            cache = self.caches.pop(i, None)
+            if cache is None:
+                # The last block of a segment, before which torch stops early: nothing was kept.
+                self.calls[i] += 1
+            with cache or nullcontext():
+                yield
 
-    def run(self, *state: Any) -> State:
-        runner, i = self.runner, self.node.block
-        self.check()
-        self.passes += 1
-        if self.passes == 1:
-            result = runner.block(i, state)
-            if self.handed_on is not None:
-                runner.caches[i] = self.handed_on
-            return result
-        with runner.local.set(again=True, saving=True):
-            # Counts as part of the backward.
-            runner.calls[i] -= 1
-            return runner.block(i, state)
-
-    def contexts(self) -> tuple[Context, Context]:
-        """Those of torch for the forward, and for the run again."""
-        local = self.runner.local
-        if not local.saving:
-            return nullcontext(), _later(self._cache)
-        caching, cached = keep_only(self.node.option)
-        if not local.again:
-            return caching, cached
-        # The pass before has built the graph whose backward asks for it.
-        self.handed_on = cached
-        return caching, nullcontext()
-
-    def _cache(self) -> Context:
-        runner, i = self.runner, self.node.block
-        if i in runner.caches:
-            return runner.caches.pop(i)
-        # The last block of a segment, before which torch stops early: nothing was kept.
-        runner.calls[i] += 1
-        return nullcontext()
+        return checkpointed(drawing_alike(run), state, contexts)
 
 
 class _Pass(threading.local):
@@ -388,10 +383,3 @@ class _Pass(threading.local):
             yield
         finally:
             self.again, self.saving = before
-
-
-@contextmanager
-def _later(make: Callable[[], Context]) -> Iterator[None]:
-    """A context that is made when it is entered."""
-    with make():
-        yield

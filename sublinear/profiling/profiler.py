@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from labkit.comparing import measuring
-from labkit.device import survive
+from labkit.device import check_current, survive
 from labkit.restore import preserve_rng
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks
@@ -82,7 +82,9 @@ def profile(
     if device is not None:
         chain = _estimated(model, task, device, menu, accumulate)
     else:
-        where = _device_of(model, first)
+        # A model may move its inputs.
+        where = next(model.parameters(), first).device
+        check_current(where)
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
             chain = measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
@@ -159,15 +161,3 @@ def _check_model(model: nn.Module) -> None:
             "the model is in evaluation mode, which saves nothing for backward: call model.train() "
             "first"
         )
-
-
-def _device_of(model: nn.Module, first: torch.Tensor) -> torch.device:
-    """Where the model is, or its inputs: a model may move its inputs."""
-    parameter = next(model.parameters(), first)
-    where = parameter.device
-    if where.type == "cuda" and where.index != torch.cuda.current_device():
-        raise ValueError(
-            f"the model is on {where}, which is not torch's current device: "
-            "torch.cuda.set_device() first"
-        )
-    return where
