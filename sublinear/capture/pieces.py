@@ -321,15 +321,3 @@ def _program(i: int) -> Program:
         return (leaving,) if piece.last else (frame, *leaving)
 
     return program
-
-
-def not_cut(pieces: Pieces, values: Sequence[Any]) -> str:
-    """Why the inputs of a call forbid to cut, if so: one that is changed is another one as well."""
-    places: dict[int, int] = {}
-    for i, value in enumerate(values):
-        if not torch.is_tensor(value) or value.layout is not torch.strided:
-            continue
-        other = places.setdefault(value.untyped_storage()._cdata, i)
-        if other != i and {i, other} & (pieces.changed | pieces.statistics):
-            return "it changes in place one of two inputs that share memory"
-    return ""
