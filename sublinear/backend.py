@@ -8,7 +8,6 @@ checkpoints of its plan. Pieces are compiled only where that is asked for.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
@@ -90,7 +89,6 @@ class Backend(Graphs):
         self.budget, self.max_overhead = budget, max_overhead
         self.method, self.repeats, self.compile = method, repeats, compile
         self.limit: float | None = None
-        self.profile_seconds = 0.0
         # What is known of a whole step, its loss and optimizer, where that was measured.
         self.step: Chain | None = None
         self._in_a_step: dict[Hashable, Graph] = {}
@@ -138,9 +136,7 @@ class Backend(Graphs):
         """
         if self.compile and not self.planned:
             check_compiler(graph.device)
-        begin = time.perf_counter()
         chain = self._profile(graph, values)
-        self.profile_seconds += time.perf_counter() - begin
         if chain is None:
             return
         self._note(graph, chain)

@@ -35,9 +35,7 @@ class InsideBlocks(CapturedBlocks):
     partial = True
 
     @classmethod
-    def of_graph(
-        cls, model: nn.Module, main: Graph, forward: Callable[..., Any], note: str = ""
-    ) -> InsideBlocks:
+    def of_graph(cls, model: nn.Module, main: Graph, forward: Callable[..., Any]) -> InsideBlocks:
         """Those of a graph that has run once."""
         own = main.blocks
         assert own is not None
@@ -46,7 +44,6 @@ class InsideBlocks(CapturedBlocks):
             own.names,
             own.inside,
             own.programs,
-            note,
             pieces=own.pieces,
             example=own.example,
             graphs=main.backend,

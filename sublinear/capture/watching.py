@@ -8,19 +8,18 @@ without a trace (`torch.nn.functional.batch_norm` counts no version), so they ar
 
 from __future__ import annotations
 
+import inspect
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
+from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
-# They write what they are given as running_mean and running_var, the second and third argument.
-_NORMS = ("batch_norm", "instance_norm")
-_STATISTICS = (("running_mean", 1), ("running_var", 2))
-_TRAINS = {"batch_norm": ("training", 5), "instance_norm": ("use_input_stats", 5)}
-_TRAINS_BY_DEFAULT = {"batch_norm": False, "instance_norm": True}
+# They write their running_mean and running_var where this argument says so.
+_NORMS = {functional.batch_norm: "training", functional.instance_norm: "use_input_stats"}
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
@@ -147,19 +146,15 @@ def identity(tensor: torch.Tensor) -> int:
 
 def _written(node: fx.Node) -> list[fx.Node]:
     """The running statistics that a norm writes."""
-    name = name_of(node)
-    if name not in _NORMS:
+    function: Any = node.target
+    if function not in _NORMS:
         return []
-    if not _argument(node, *_TRAINS[name], _TRAINS_BY_DEFAULT[name]):
+    given = inspect.signature(function).bind(*node.args, **node.kwargs)
+    given.apply_defaults()
+    if not given.arguments[_NORMS[function]]:
         return []
-    found = [_argument(node, *place, None) for place in _STATISTICS]
+    found = [given.arguments[name] for name in ("running_mean", "running_var")]
     return [value for value in found if isinstance(value, fx.Node)]
-
-
-def _argument(node: fx.Node, name: str, place: int, default: object) -> Any:
-    if name in node.kwargs:
-        return node.kwargs[name]
-    return node.args[place] if len(node.args) > place else default
 
 
 def _is_statistic(node: fx.Node) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -510,10 +509,14 @@ def _among(state: State, known: Collection[int]) -> frozenset[int]:
 def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
     """The blocks with what is released behind them."""
     # The last block that saves each storage.
-    saver = dict.fromkeys(_at(runs[0].numbers, runs[0].saves.leaving), 0)
-    for i, (run, following) in enumerate(pairwise(runs), 1):
-        saver |= dict.fromkeys(_at(run.numbers, following.saves.entering), i)
-        saver |= dict.fromkeys(_at(following.numbers, following.saves.leaving), i)
+    saver: dict[int, int] = {}
+    entering: tuple[int, ...] = ()
+    for i, run in enumerate(runs):
+        # What enters the chain is there all the time.
+        held = [entering[place] for place in run.saves.entering if i]
+        held += [run.numbers[place] for place in run.saves.leaving]
+        saver |= dict.fromkeys(held, i)
+        entering = run.numbers
     found = list(rows)
     for i in range(len(rows) - 1):
         here, behind = dict(rows[i].crossing), dict(rows[i + 1].crossing)
@@ -523,10 +526,6 @@ def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -
                 released.append((number, last))
         found[i] = replace(found[i], released=tuple(released))
     return found
-
-
-def _at(numbers: tuple[int, ...], places: frozenset[int]) -> set[int]:
-    return {numbers[place] for place in places}
 
 
 class _Numbers:
