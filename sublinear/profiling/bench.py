@@ -24,12 +24,7 @@ from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe, probing
-from sublinear.profiling.around import (
-    Made,
-    Surroundings,
-    fill_gradients,
-    surroundings,
-)
+from sublinear.profiling.around import Made, Surroundings, fill_gradients, surroundings
 from sublinear.profiling.estimate import FusedAttention
 from sublinear.profiling.steady import fastest
 from sublinear.profiling.tensors import (
