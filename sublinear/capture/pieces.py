@@ -21,7 +21,7 @@ from sublinear.blocks.blocks import Blocks, Keywords, Program, State
 from sublinear.capture.compiled import compiled
 from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
 from sublinear.capture.modes import ended_modes
-from sublinear.capture.watching import Unplannable, name_of, watch
+from sublinear.capture.watching import Unplannable, name_of, switches, watch
 
 
 @dataclass(frozen=True)
@@ -135,16 +135,7 @@ def _piece(
     takes = tuple(numbers[node] for node in own)
     recurrent = any(name_of(node) in RECURRENT for node in nodes)
     run = fx.GraphModule(gm, graph)
-    return Piece(_name(nodes), run, takes, last, work, recurrent, _switches(nodes))
-
-
-def _switches(nodes: list[fx.Node]) -> str:
-    """The device of the autocast that nodes switch; empty where they switch no mode."""
-    for node in nodes:
-        if name_of(node) == "_enter_autocast":
-            return str(node.args[0])
-    others = {"_set_grad_enabled", "_vmap_increment_nesting"}
-    return "cpu" if others & set(map(name_of, nodes)) else ""
+    return Piece(_name(nodes), run, takes, last, work, recurrent, switches(nodes))
 
 
 def _work(nodes: list[fx.Node], given: list[fx.Node], leaving: Any) -> Hashable:

@@ -9,7 +9,6 @@ without a trace (`torch.nn.functional.batch_norm` counts no version), so they ar
 from __future__ import annotations
 
 import inspect
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,9 @@ import torch
 from torch import fx
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
+
+from labkit.restore import giving_back
+from sublinear.capture.modes import keeping_modes
 
 # They write their running_mean and running_var where this argument says so.
 _NORMS = {functional.batch_norm: "training", functional.instance_norm: "use_input_stats"}
@@ -51,6 +53,15 @@ def name_of(node: fx.Node) -> str:
     return name
 
 
+def switches(nodes: list[fx.Node]) -> str:
+    """The device of the autocast that nodes switch; empty where they switch no mode."""
+    for node in nodes:
+        if name_of(node) == "_enter_autocast":
+            return str(node.args[0])
+    others = {"_set_grad_enabled", "_vmap_increment_nesting"}
+    return "cpu" if others & set(map(name_of, nodes)) else ""
+
+
 def watch(gm: fx.GraphModule) -> Seen:
     """Raises `Unplannable` where the graph does not run on fake tensors."""
     fakes = []
@@ -63,8 +74,9 @@ def watch(gm: fx.GraphModule) -> Seen:
     if mode is None:
         raise Unplannable("it has no tensor as an input")
     watcher = _Watcher(gm)
+    device = switches(list(gm.graph.nodes)) or "cpu"
     try:
-        with mode, torch.no_grad(), watcher.modes:
+        with mode, torch.no_grad(), giving_back(keeping_modes(device)):
             copies = [fake.clone() if torch.is_tensor(fake) else fake for fake in fakes]
             watcher.run(*copies)
     # Whatever an operator raises for a fake tensor.
@@ -78,16 +90,10 @@ def watch(gm: fx.GraphModule) -> Seen:
 
 
 class _Watcher(fx.Interpreter):
-    """``modes``: closes those autocasts and levels of torch.func that an error has left open."""
-
     def __init__(self, gm: fx.GraphModule) -> None:
         # All values stay alive, so that no two storages have the same identity.
         super().__init__(gm, garbage_collect_values=False)
         self.seen = Seen()
-        self.modes = ExitStack()
-        self.open: list[Any] = []
-        self.level = torch._C._functorch.get_dynamic_layer_stack_depth()
-        self.modes.callback(self._close)
 
     def run_node(self, n: fx.Node) -> Any:
         given = tensors(fx.map_arg((n.args, n.kwargs), lambda node: self.env[node]))
@@ -116,16 +122,7 @@ class _Watcher(fx.Interpreter):
         self.seen.storages[n] = frozenset(map(identity, made))
         self.seen.changed[n] = frozenset(changed)
         self.seen.values[n] = result
-        if name_of(n) == "_enter_autocast":
-            self.open.append(result)
-        elif name_of(n) == "_exit_autocast":
-            self.open.remove(self.env[n.all_input_nodes[0]])
         return result
-
-    def _close(self) -> None:
-        while self.open:
-            torch.amp.autocast_mode._exit_autocast(self.open.pop())
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.level)
 
 
 def tensors(tree: object) -> list[torch.Tensor]:
