@@ -31,7 +31,6 @@ from sublinear.apply import apply
 from sublinear.backend import Backend, captured
 from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
 from sublinear.budget import Budget, request
-from sublinear.capture import Graph
 from sublinear.capture.compiled import check_compiler
 from sublinear.capture.inside import InsideBlocks, heard
 from sublinear.chain import Chain
@@ -348,36 +347,24 @@ class _Fitting:
             if self.compile:
                 raise
             return self.by_blocks(self._wrapped(error))
-        if len(by_plan.cut) > 1:
-            fitted = self._several(by_plan, model)
-        else:
-            fitted = self._one(by_plan, model, main, blocks, chain)
-        proof = self._proof(fitted)
-        if proof.differences and not self.compile:
-            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))))
-        return _proven(fitted, proof)
-
-    def _one(
-        self,
-        by_plan: Backend,
-        model: nn.Module,
-        main: Graph,
-        blocks: InsideBlocks,
-        chain: Chain,
-    ) -> Fitted:
-        """By the plan of the only graph."""
-        by_plan.know(main, chain)
 
         def follow(found: Plan) -> nn.Module:
             by_plan.follow(main, found)
             return model
 
-        fitted = self._planned(chain, blocks, follow)
-        limit = self._limit(fitted.plain.peak_bytes, chain)
-        if limit is not None:
-            # For graphs that come later.
-            by_plan.limit = max(limit, fitted.predicted.peak_bytes)
-        return fitted
+        if len(by_plan.cut) > 1:
+            fitted = self._several(by_plan, model)
+        else:
+            by_plan.know(main, chain)
+            fitted = self._planned(chain, blocks, follow)
+            limit = self._limit(fitted.plain.peak_bytes, chain)
+            if limit is not None:
+                # For graphs that come later.
+                by_plan.limit = max(limit, fitted.predicted.peak_bytes)
+        proof = self._proof(fitted)
+        if proof.differences and not self.compile:
+            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))))
+        return _proven(fitted, proof)
 
     def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
         """By a plan for each graph of a step. Raises ValueError where none can be planned."""
