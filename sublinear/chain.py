@@ -247,64 +247,49 @@ class Chain:
             raise ValueError(f"batch_size={batch_size!r}: use a whole number, 1 or more")
         if batch_size == self.batch_size:
             return self
-        scale = _Scale(batch_size, self.batch_size)
+        share = batch_size / self.batch_size
+
+        def grown(size: int) -> int:
+            return -(-size * batch_size // self.batch_size)
+
+        def crossing(pairs: Crossing) -> Crossing:
+            return tuple((storage, grown(size)) for storage, size in pairs)
+
+        def around(stage: Around) -> Around:
+            return replace(stage, peak_bytes=grown(stage.peak_bytes))
+
+        def option(each: Option) -> Option:
+            return replace(
+                each,
+                saved_bytes=grown(each.saved_bytes),
+                forward=each.forward * share,
+                backward=each.backward * share,
+                forward_peak=grown(each.forward_peak),
+                backward_peak=max(each.backward_peak, grown(each.backward_peak)),
+            )
+
+        def block(each: Block) -> Block:
+            crosses, cotangent = crossing(each.crossing), each.output_gradient_bytes
+            # Rounded one by one, the sizes may sum up to more.
+            output = sum(size for _, size in crosses) if crosses else grown(each.output_bytes)
+            return replace(
+                each,
+                output_bytes=output,
+                output_gradient_bytes=None if cotangent is None else grown(cotangent),
+                # How much of it are gradients of parameters is not known.
+                rerun=None,
+                crossing=crosses,
+                options=tuple(map(option, each.options)),
+                bare_peak=grown(each.bare_peak),
+                forward=each.forward * share,
+            )
+
         return replace(
             self,
-            blocks=tuple(map(scale.block, self.blocks)),
+            blocks=tuple(map(block, self.blocks)),
             batch_size=batch_size,
-            input_bytes=scale.bytes(self.input_bytes),
-            input_crossing=scale.crossing(self.input_crossing),
-            before=scale.around(self.before),
-            after=scale.around(self.after),
-        )
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """Brings what grows with the batch from one batch size to another."""
-
-    batch_size: int
-    before: int
-
-    def bytes(self, size: int) -> int:
-        return -(-size * self.batch_size // self.before)
-
-    def seconds(self, seconds: float) -> float:
-        return seconds * (self.batch_size / self.before)
-
-    def crossing(self, crossing: Crossing) -> Crossing:
-        return tuple((storage, self.bytes(size)) for storage, size in crossing)
-
-    def around(self, around: Around) -> Around:
-        return replace(around, peak_bytes=self.bytes(around.peak_bytes))
-
-    def option(self, option: Option) -> Option:
-        return Option(
-            option.name,
-            self.bytes(option.saved_bytes),
-            self.seconds(option.forward),
-            self.seconds(option.backward),
-            self.bytes(option.forward_peak),
-            max(option.backward_peak, self.bytes(option.backward_peak)),
-        )
-
-    def block(self, block: Block) -> Block:
-        crossing = self.crossing(block.crossing)
-        output = self.bytes(block.output_bytes)
-        if crossing:
-            # Rounded one by one, the sizes may sum up to more.
-            output = sum(size for _, size in crossing)
-        cotangent = block.output_gradient_bytes
-        if cotangent is not None:
-            cotangent = self.bytes(cotangent)
-        return replace(
-            block,
-            output_bytes=output,
-            output_gradient_bytes=cotangent,
-            # How much of it are gradients of parameters is not known.
-            rerun=None,
-            crossing=crossing,
-            options=tuple(map(self.option, block.options)),
-            bare_peak=self.bytes(block.bare_peak),
-            forward=self.seconds(block.forward),
+            input_bytes=grown(self.input_bytes),
+            input_crossing=crossing(self.input_crossing),
+            before=around(self.before),
+            after=around(self.after),
         )
