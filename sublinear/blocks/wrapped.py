@@ -91,14 +91,43 @@ class WrappedBlocks(Blocks):
         It returns what leaves the last one; the others hand that on. Raises RuntimeError where the
         model does not feed them to one another, or uses what they hand on for anything else.
         """
-        relay = _Relay(self, work)
-        forwards = []
-        for i, frame in enumerate(self.frames):
-            module = self.model.get_submodule(frame.call.name)
-            forwards.append((module, "forward", partial(relay.forward, i)))
-        with exchanged(forwards):
+        names = [frame.call.name for frame in self.frames]
+        # What each module that was called so far hands to the next, and what they return besides.
+        handed: list[torch.Tensor] = []
+        besides: list[torch.Tensor] = []
+        shared: list[torch.Tensor] = []
+        result: Any = None
+
+        def forward(i: int, /, *args: Any, **kwargs: Any) -> Any:
+            nonlocal result
+            frame = self.frames[i]
+            given, spec = tree_flatten((args, kwargs))
+            _check(frame.call, frame.call.given, given, spec, "is given")
+            x, now = given[frame.taken], [given[place] for place in frame.shared]
+            if i == 0 and not handed:
+                shared[:] = now
+                result, *leaving = work(x, *now)
+                besides[:] = leaving[len(now) :]
+            same = all(one is two for one, two in zip(now, shared, strict=True))
+            if len(handed) != i or (i and x is not handed[-1]) or not same:
+                raise NotARun(
+                    f"{names[i]} was not fed by the module before it, as it was when the model was "
+                    "planned: plan it with other modules"
+                )
+            last = i + 1 == len(names)
+            handed.append(result if last else _Token.of(names[i], names[i + 1]))
+            leaves = list(frame.call.returned.values)
+            for place in frame.besides:
+                leaves[place] = besides.pop(0)
+            leaves[frame.made] = handed[-1]
+            return tree_unflatten(leaves, frame.call.returned.spec)
+
+        modules = enumerate(map(self.model.get_submodule, names))
+        with exchanged([(module, "forward", partial(forward, i)) for i, module in modules]):
             yield
-            relay.finish()
+            if len(handed) != len(names):
+                missing = names[len(handed)]
+                raise NotARun(f"{missing} was not called, as it was when the model was planned")
 
 
 def _step(forward: Callable[..., Any], frame: Frame) -> Program:
@@ -135,54 +164,6 @@ def _check(call: Call, planned: Layout, leaves: list[Any], spec: TreeSpec, verb:
 
 class NotARun(RuntimeError):
     """Wrapped modules are not each fed by the one before, or used for something else."""
-
-
-class _Relay:
-    """What stands in for the forwards of wrapped modules during one run of the model.
-
-    ``handed``: what each module that was called so far hands to the next. ``besides``: what they
-    return to the model.
-    """
-
-    def __init__(self, blocks: WrappedBlocks, work: Callable[..., State]) -> None:
-        self.names = [frame.call.name for frame in blocks.frames]
-        self.frames, self.work = blocks.frames, work
-        self.handed: list[torch.Tensor] = []
-        self.shared: list[torch.Tensor] = []
-        self.result: torch.Tensor | None = None
-        self.besides: list[torch.Tensor] = []
-
-    def forward(self, i: int, /, *args: Any, **kwargs: Any) -> Any:
-        """Module ``i`` is called."""
-        frame, handed = self.frames[i], self.handed
-        given, spec = tree_flatten((args, kwargs))
-        _check(frame.call, frame.call.given, given, spec, "is given")
-        x, shared = given[frame.taken], [given[place] for place in frame.shared]
-        if i == 0 and not handed:
-            self.shared = shared
-            state = self.work(x, *shared)
-            self.result, self.besides = state[0], list(state[1 + len(shared) :])
-        same = all(one is two for one, two in zip(shared, self.shared, strict=True))
-        if len(handed) != i or (i and x is not handed[-1]) or not same:
-            raise NotARun(
-                f"{self.names[i]} was not fed by the module before it, as it was when the model "
-                "was planned: plan it with other modules"
-            )
-        leaves = list(frame.call.returned.values)
-        for place in frame.besides:
-            leaves[place] = self.besides.pop(0)
-        assert self.result is not None
-        if i + 1 == len(self.names):
-            handed.append(self.result)
-        else:
-            handed.append(_Token.of(self.names[i], self.names[i + 1]))
-        leaves[frame.made] = handed[-1]
-        return tree_unflatten(leaves, frame.call.returned.spec)
-
-    def finish(self) -> None:
-        if len(self.handed) != len(self.names):
-            missing = self.names[len(self.handed)]
-            raise NotARun(f"{missing} was not called, as it was when the model was planned")
 
 
 class _Token(torch.Tensor):

@@ -131,17 +131,17 @@ class Bench:
         refuse_generators(self.blocks)
         state = self._entering(task)
         numbers = _Numbers(self._lasting)
-        entered = numbers.crossing(state)
+        entered, _ = numbers.crossing(state)
         rows: list[Block] = []
         runs: list[BlockRun] = []
         for i in range(len(self.blocks)):
             last = state
             run = self.block(i, state)
             state = run.leaving
-            crossing = numbers.crossing(state)
+            crossing, places = numbers.crossing(state)
             size = sum(size for _, size in crossing)
             rows.append(replace(run.block, crossing=crossing, output_bytes=size))
-            runs.append(replace(run, leaving=(), numbers=numbers.of(state)))
+            runs.append(replace(run, leaving=(), numbers=places))
             if on_block is not None:
                 on_block()
         around = surroundings(self.blocks, self.device, task, last, self.accumulate)
@@ -534,22 +534,15 @@ class _Numbers:
         self._count = 0
         self._known: dict[tuple[int, int], int] = {}
 
-    def crossing(self, state: State) -> Crossing:
-        """Numbers and bytes of what crosses the next cut."""
+    def crossing(self, state: State) -> tuple[Crossing, tuple[int, ...]]:
+        """Numbers and bytes of what crosses the next cut; the number of each tensor's storage."""
         here: dict[tuple[int, int], int] = {}
         for storage in storages(state):
             here[storage] = self._known.get(storage, self._count)
             self._count += 1
         self._known = here
-        return tuple(
-            (number, 0 if storage in self._lasting else size)
-            for (storage, size), number in here.items()
-        )
-
-    def of(self, state: State) -> tuple[int, ...]:
-        """The number of each tensor's storage, of those that were last counted."""
-        found = []
-        for tensor in tensors(state):
-            storage = tensor.untyped_storage()
-            found.append(self._known[storage._cdata, storage.nbytes()])
-        return tuple(found)
+        crossing = []
+        for (storage, size), number in here.items():
+            crossing.append((number, 0 if storage in self._lasting else size))
+        own = (tensor.untyped_storage() for tensor in tensors(state))
+        return tuple(crossing), tuple(here[each._cdata, each.nbytes()] for each in own)
