@@ -36,7 +36,7 @@ class WrappedBlocks(Blocks):
     def read(
         cls,
         model: nn.Module,
-        args: State | None,
+        args: State,
         kwargs: Keywords,
         chosen: list[str] | None,
         reason: str,
@@ -45,11 +45,6 @@ class WrappedBlocks(Blocks):
 
         Raises ValueError where modules cannot be wrapped.
         """
-        if args is None:
-            raise ValueError(
-                f"{reason}; modules can be wrapped instead, which needs example inputs to see how "
-                "they are fed"
-            )
         frames = longest_run(record(model, args, kwargs, chosen), chosen)
         if not frames:
             raise ValueError(
