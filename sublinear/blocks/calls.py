@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -92,60 +93,44 @@ Feed = tuple[int, int]
 Run = tuple[list[Call], Feed | None]
 
 
-class _Listener:
-    """Notes the calls of modules, in the order in which they end."""
+def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | None) -> list[Call]:
+    """Run the model once and note each call of a module, or of the chosen ones, as it ends."""
+    named = dict(model.named_modules())
+    if unknown := [name for name in chosen or [] if name not in named]:
+        some = ", ".join(list(named)[1:12])
+        raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
+    calls: list[Call] = []
+    serial = count()
+    # By identity; weak, so that the model's activations are not kept alive for this.
+    known: dict[int, tuple[int, weakref.ref[torch.Tensor]]] = {}
 
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        # By identity; weak, so that the model's activations are not kept alive for this.
-        self._known: dict[int, tuple[int, weakref.ref[torch.Tensor]]] = {}
-        self._count = 0
+    def number(tensor: torch.Tensor) -> int:
+        if id(tensor) not in known or known[id(tensor)][1]() is not tensor:
+            known[id(tensor)] = next(serial), weakref.ref(tensor)
+        return known[id(tensor)][0]
 
-    def listen(self, name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        given, before = self._layout((args, kwargs)), versions((args, kwargs))
+    def layout(tree: object) -> Layout:
+        leaves, spec = tree_flatten(tree)
+        numbers = tuple(number(leaf) if torch.is_tensor(leaf) else None for leaf in leaves)
+        values = tuple(None if torch.is_tensor(leaf) else leaf for leaf in leaves)
+        return Layout(spec, numbers, values)
+
+    def listen(name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        given, before = layout((args, kwargs)), versions((args, kwargs))
         result = forward(*args, **kwargs)
         changed = set()
         for place, one, two in zip(given.places, before, versions((args, kwargs)), strict=True):
             if one != two:
                 changed.add(given.leaves[place])
-        self.calls.append(Call(name, given, self._layout(result), frozenset(changed)))
+        calls.append(Call(name, given, layout(result), frozenset(changed)))
         return result
 
-    def _layout(self, tree: object) -> Layout:
-        leaves, spec = tree_flatten(tree)
-        numbers: list[int | None] = []
-        values: list[object] = []
-        for leaf in leaves:
-            if torch.is_tensor(leaf):
-                numbers.append(self._number(leaf))
-                values.append(None)
-            else:
-                numbers.append(None)
-                values.append(leaf)
-        return Layout(spec, tuple(numbers), tuple(values))
-
-    def _number(self, tensor: torch.Tensor) -> int:
-        number, known = self._known.get(id(tensor), (0, None))
-        if known is None or known() is not tensor:
-            self._count += 1
-            number = self._count
-            self._known[id(tensor)] = number, weakref.ref(tensor)
-        return number
-
-
-def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | None) -> list[Call]:
-    """Run the model once and note each call of a module, or of the chosen ones."""
-    named = dict(model.named_modules())
-    if unknown := [name for name in chosen or [] if name not in named]:
-        some = ", ".join(list(named)[1:12])
-        raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
-    listener = _Listener()
     with unmoved(model), torch.no_grad():
         for name in chosen or list(named)[1:]:
             module = named[name]
-            module.forward = partial(listener.listen, name, module.forward)
+            module.forward = partial(listen, name, module.forward)
         model(*args, **kwargs)
-    return listener.calls
+    return calls
 
 
 def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[Frame, ...]:
