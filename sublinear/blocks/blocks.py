@@ -68,7 +68,7 @@ class Blocks:
         for group in groups:
             parts = [name for name, _ in group]
             names.append(parts[0] if len(parts) == 1 else f"{parts[0]}..{parts[-1]}")
-            below = {}
+            below: dict[str, None] = {}
             for part in parts:
                 named = model.get_submodule(part).named_modules(prefix=part)
                 below |= dict.fromkeys(name for name, _ in named)

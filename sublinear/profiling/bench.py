@@ -542,7 +542,7 @@ class _Numbers:
             self._count += 1
         self._known = here
         crossing = []
-        for (storage, size), number in here.items():
-            crossing.append((number, 0 if storage in self._lasting else size))
+        for (identity, size), number in here.items():
+            crossing.append((number, 0 if identity in self._lasting else size))
         own = (tensor.untyped_storage() for tensor in tensors(state))
         return tuple(crossing), tuple(here[each._cdata, each.nbytes()] for each in own)
