@@ -201,8 +201,10 @@ class _Joint(torch.autograd.Function):
         ctx.note, ctx.made, ctx.rest = note, made, len(tensors) - len(numbers)
         ctx.layouts = []
         for number, tensor in zip(numbers, tensors, strict=False):
-            # As its gradient will lie in memory, without the tensor itself.
-            ctx.layouts.append((number, torch.empty_like(tensor, device="meta"), tensor.device))
+            # As its gradient will lie in memory; what is held counts where all tensors are meta.
+            like = torch.empty_like(tensor, device="meta")
+            layout = like.shape, like.stride(), like.dtype, tensor.device
+            ctx.layouts.append((number, *layout))
         ctx.set_materialize_grads(False)
         return tuple(tensor.detach() for tensor in tensors[len(numbers) :])
 
@@ -212,7 +214,8 @@ class _Joint(torch.autograd.Function):
         if ctx.note is not None:
             ctx.note(gradients)
         ones = []
-        for number, like, device in ctx.layouts:
-            ones.append(torch.empty_like(like, device=device).fill_(1))
+        for number, shape, stride, dtype, device in ctx.layouts:
+            empty = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+            ones.append(empty.fill_(1))
             ctx.made[number] = weakref.ref(ones[-1].untyped_storage())
         return (None, None, None, None, *ones, *[None] * ctx.rest)
