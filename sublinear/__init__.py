@@ -15,7 +15,7 @@ The arrows between the modules::
     chain, nodes <- events <- cost <- plan <- searches <- planner
     equal <- repeatable; plan, repeatable <- blocks <- capture <- split <- apply <- profiling
     profiling <- verify <- proof <- fit
-    profiling <- together <- backend <- captured <- fit
+    profiling <- together <- backend <- fit
 """
 
 from sublinear.apply import MENU, apply

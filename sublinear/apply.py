@@ -10,9 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import wraps
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -26,7 +24,7 @@ from torch.utils.checkpoint import (
 )
 
 from sublinear.blocks import Blocks, State, is_plain_sequential
-from sublinear.blocks.blocks import Keywords, Program, sample_of
+from sublinear.blocks.blocks import Keywords, in_a_row, sample_of
 from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
@@ -118,18 +116,18 @@ def apply(
         blocks = split(model, inputs)
     if blocks is None:
         refuse(model)
-        runner = Runner(plan, Unread(model))
-        return view_of(model, PlannedModel, PlannedModel.forward, runs_by=runner)
-    if blocks.model is not model:
+    elif blocks.model is not model:
         raise ValueError("blocks= were read from another model: call split() on this one")
-    _check(plan, blocks)
+    else:
+        _check(plan, blocks)
     if plan.loaded is not None and inputs is not None:
         plan.loaded.check_sample(*sample_of(inputs))
-    return view_of(model, PlannedModel, PlannedModel.forward, runs_by=Runner(plan, blocks))
+    runner = Runner(plan, model, blocks)
+    return view_of(model, PlannedModel.forward, PlannedModel, runs_by=runner)
 
 
 def view_of(
-    model: nn.Module, before: type, forward: Callable[..., Any], **attributes: object
+    model: nn.Module, forward: Callable[..., Any], *before: type, **attributes: object
 ) -> nn.Module:
     """Another view of a model, whose class has ``before`` in front and this ``forward``.
 
@@ -148,20 +146,20 @@ def view_of(
         "__qualname__": kind.__qualname__,
         **attributes,
     }
-    view: nn.Module = object.__new__(type(kind.__name__, (before, kind), body))
+    view: nn.Module = object.__new__(type(kind.__name__, (*before, kind), body))
     object.__setattr__(view, "__dict__", model.__dict__)
     return view
 
 
 def _check(plan: Plan, blocks: Blocks) -> None:
     """Raise ValueError unless the plan fits the blocks, and its options do."""
-    if plan.made_for is not None:
-        plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     if len(plan) != len(blocks):
         raise ValueError(
             f"the plan is for {len(plan)} blocks, the model has {len(blocks)}: profile and plan "
             "this model"
         )
+    if plan.made_for is not None:
+        plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     for keep in keeps(plan.nodes):
         if keep.option >= len(MENU):
             names = ", ".join(name for name, _ in MENU)
@@ -175,16 +173,17 @@ def _check(plan: Plan, blocks: Blocks) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Unread(Blocks):
-    """A model that is read at its first forward."""
+class View:
+    """What stands before a model's own class: a copy would go on to train the model itself."""
 
-    names: tuple[str, ...] = ()
-    inside: tuple[tuple[str, ...], ...] = ()
-    programs: tuple[Program, ...] = ()
+    def __reduce_ex__(self, protocol: object) -> str:
+        raise TypeError(
+            "a planned model cannot be pickled, nor copied where it was captured: copy the model, "
+            "or save its state_dict() and plan.to_json(), and plan or apply() again"
+        )
 
 
-class PlannedModel:
+class PlannedModel(View):
     """What `apply` puts before a model's own class: its forward follows a plan.
 
     It is the same object. All that is added is ``runs_by``, with the ``plan``, the ``blocks``, and
@@ -199,7 +198,7 @@ class PlannedModel:
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
         runner = self.runs_by
-        if isinstance(runner.blocks, Unread):
+        if runner.unread:
             runner.read(args, kwargs)
         if torch.compiler.is_compiling() and runner.compiles:
             return runner.compiled(args, kwargs)
@@ -207,13 +206,7 @@ class PlannedModel:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
         runner = self.runs_by
-        return apply(copy.deepcopy(runner.blocks.model, memo), runner.plan)
-
-    def __reduce_ex__(self, protocol: object) -> str:
-        raise TypeError(
-            "a planned model cannot be pickled: save its state_dict() and plan.to_json(), and "
-            "apply() again"
-        )
+        return apply(copy.deepcopy(runner.model, memo), runner.plan)
 
 
 class Runner:
@@ -226,32 +219,31 @@ class Runner:
     ``caches``: of a selective block, between its last two passes.
     """
 
-    def __init__(self, plan: Plan, blocks: Blocks) -> None:
+    def __init__(self, plan: Plan, model: nn.Module, blocks: Blocks | None = None) -> None:
         self.local = _Pass()
-        self._follow(plan, blocks)
+        self.plan, self.model = plan, model
+        self.unread, self.calls = True, list[int]()
+        if blocks is not None:
+            self._follow(blocks)
 
     @torch.compiler.disable(reason="it runs the model once, to see its blocks")
     def read(self, args: State, kwargs: Keywords) -> None:
         """See the blocks of a model in a run. Raises ValueError where the plan is for others."""
-        blocks = split(self.blocks.model, args, kwargs)
+        blocks = split(self.model, args, kwargs)
         _check(self.plan, blocks)
-        self._follow(self.plan, blocks)
+        self._follow(blocks)
 
-    def _follow(self, plan: Plan, blocks: Blocks) -> None:
-        self.plan, self.blocks = plan, blocks
+    def _follow(self, blocks: Blocks) -> None:
+        self.blocks, self.unread = blocks, False
         self.calls = [0] * len(blocks)
-        self.statistics = []
-        for i in range(len(blocks)):
-            self.statistics.append(SpareStatistics(norms(blocks.modules(i))))
-        self.entries = [blocks.parameters(i) for i in range(len(blocks))]
+        self.modules = [tuple(blocks.modules(i)) for i in range(len(blocks))]
+        self.statistics = [SpareStatistics(norms(modules)) for modules in self.modules]
         self.caches: dict[int, Context] = {}
 
     @property
     def compiles(self) -> bool:
         """Whether torch.compile keeps to the plan: it knows checkpoints of one level only."""
-        wrapped = self.blocks.partial
-        simple = not any(self.plan.options)
-        return not wrapped and self.plan.depth < 2 and simple
+        return not (self.blocks.partial or self.plan.depth > 1 or any(self.plan.options))
 
     def compiled(self, args: State, kwargs: Keywords) -> Any:
         """What torch.compile follows: no counters, checks or spare buffers.
@@ -262,7 +254,7 @@ class Runner:
         for node in self.plan.nodes:
             if isinstance(node, Checkpoint):
                 programs = [self.blocks.programs[block] for block in span(node)]
-                state = checkpoint(_one_after_the_other, programs, *state, use_reentrant=False)
+                state = checkpoint(in_a_row, programs, *state, use_reentrant=False)
             else:
                 state = self.blocks.programs[node.block](*state)
         return state[0]
@@ -275,8 +267,8 @@ class Runner:
             return original(*args, **kwargs)
         self.prepare()
         if self.blocks.partial:
-            return self.blocks.around(self.stand_in, original, args, kwargs)
-        return self.outermost(self.blocks.enter(args, kwargs))[0]
+            return self.blocks.around(self.outermost, original, args, kwargs)
+        return self.outermost(*self.blocks.enter(args, kwargs))[0]
 
     def prepare(self) -> None:
         """Before a forward. Raises RuntimeError if the model is not what the plan was made for."""
@@ -296,11 +288,7 @@ class Runner:
                 state = self.block(node.block, state)
         return state
 
-    def stand_in(self, *state: Any) -> State:
-        """What all wrapped modules do, called as the first of them is."""
-        return self.outermost(state)
-
-    def outermost(self, state: State) -> State:
+    def outermost(self, *state: Any) -> State:
         """All nodes of the plan."""
         return self.run(self.plan.nodes, state)
 
@@ -327,69 +315,58 @@ class Runner:
 
     def same_parameters(self, node: Node) -> Callable[[], None]:
         """A check that the blocks of a node find the parameters that they find now."""
-        entries = [entry for i in span(node) for entry in self.entries[i]]
-        before = [module._parameters.get(name) for module, name in entries]
+        modules = [module for i in span(node) for module in self.modules[i]]
+        before = [(module, *entry) for module in modules for entry in module._parameters.items()]
 
         def check() -> None:
-            for (module, name), was in zip(entries, before, strict=True):
+            for module, name, was in before:
                 if module._parameters.get(name) is not was:
                     raise RuntimeError(_ANOTHER_PARAMETER.format(name, type(module).__name__))
 
         return check
 
     def _selective(self, node: Keep, state: State) -> State:
-        selective = _Selective(self, node)
-        return checkpointed(drawing_alike(selective.run), state, selective.contexts)
+        """One selective checkpoint: its forward, and the run that its backward asks for."""
+        i, local, passes = node.block, self.local, 0
+        handed_on: Context | None = None
+        check = self.same_parameters(node)
 
+        def run(*inner: Any) -> State:
+            nonlocal passes
+            check()
+            passes += 1
+            if passes == 1:
+                result = self.block(i, inner)
+                if handed_on is not None:
+                    self.caches[i] = handed_on
+                return result
+            with local.set(again=True, saving=True):
+                # Counts as part of the backward.
+                self.calls[i] -= 1
+                return self.block(i, inner)
 
-def _one_after_the_other(programs: list[Program], *state: Any) -> State:
-    for program in programs:
-        state = program(*state)
-    return state
+        def contexts() -> tuple[Context, Context]:
+            nonlocal handed_on
+            if not local.saving:
+                return nullcontext(), later()
+            caching, cached = keep_only(node.option)
+            if not local.again:
+                return caching, cached
+            # The pass before has built the graph whose backward asks for it.
+            handed_on = cached
+            return caching, nullcontext()
 
+        @contextmanager
+        def later() -> Iterator[None]:
+            """The cache that is there when this is entered."""
+            cache = self.caches.pop(i, None)
+            if cache is None:
+                # The last block of a segment, before which torch stops early: nothing was kept.
+                self.calls[i] += 1
+            with cache or nullcontext():
+                yield
 
-class _Selective:
-    """One selective checkpoint: its forward, and the run that its backward asks for."""
-
-    def __init__(self, runner: Runner, node: Keep) -> None:
-        self.runner, self.node = runner, node
-        self.check = runner.same_parameters(node)
-        self.passes = 0
-        self.handed_on: Context | None = None
-
-    def run(self, *state: Any) -> State:
-        runner, i = self.runner, self.node.block
-        self.check()
-        self.passes += 1
-        if self.passes == 1:
-            result = runner.block(i, state)
-            if self.handed_on is not None:
-                runner.caches[i] = self.handed_on
-            return result
-        with runner.local.set(again=True, saving=True):
-            # Counts as part of the backward.
-            runner.calls[i] -= 1
-            return runner.block(i, state)
-
-    def contexts(self) -> tuple[Context, Context]:
-        """Those of torch for the forward, and for the run again."""
-        local = self.runner.local
-        if not local.saving:
-            return nullcontext(), _Later(self._cache)
-        caching, cached = keep_only(self.node.option)
-        if not local.again:
-            return caching, cached
-        # The pass before has built the graph whose backward asks for it.
-        self.handed_on = cached
-        return caching, nullcontext()
-
-    def _cache(self) -> Context:
-        runner, i = self.runner, self.node.block
-        if i in runner.caches:
-            return runner.caches.pop(i)
-        # The last block of a segment, before which torch stops early: nothing was kept.
-        runner.calls[i] += 1
-        return nullcontext()
+        return checkpointed(drawing_alike(run), state, contexts)
 
 
 class _Pass(threading.local):
@@ -406,22 +383,3 @@ class _Pass(threading.local):
             yield
         finally:
             self.again, self.saving = before
-
-
-class _Later:
-    """A context that is made when it is entered."""
-
-    def __init__(self, make: Callable[[], Context]) -> None:
-        self.make = make
-
-    def __enter__(self) -> object:
-        self.context = self.make()
-        return self.context.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self.context.__exit__(kind, error, traceback)

@@ -8,27 +8,28 @@ checkpoints of its plan. Pieces are compiled only where that is asked for.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from labkit.comparing import measuring
 from labkit.restore import preserve_rng
 from sublinear import together
-from sublinear.apply import MENU, Runner
+from sublinear.apply import MENU, Runner, View, view_of
 from sublinear.budget import Budget, request
 from sublinear.capture import Graph, Graphs
 from sublinear.capture.compiled import check_compiler
+from sublinear.capture.graphs import compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
 from sublinear.plan import Plan
 from sublinear.profiling.profiler import measured
-from sublinear.profiling.tensors import leaves, pull_on
-from sublinear.profiling.training import Training, bytes_of
+from sublinear.profiling.tensors import bytes_of, leaves, pull_on
+from sublinear.profiling.training import Training
 
 
 def backend(
@@ -88,7 +89,6 @@ class Backend(Graphs):
         self.budget, self.max_overhead = budget, max_overhead
         self.method, self.repeats, self.compile = method, repeats, compile
         self.limit: float | None = None
-        self.profile_seconds = 0.0
         # What is known of a whole step, its loss and optimizer, where that was measured.
         self.step: Chain | None = None
         self._in_a_step: dict[Hashable, Graph] = {}
@@ -96,14 +96,14 @@ class Backend(Graphs):
         self._runners: dict[Graph, Runner] = {}
 
     def by_plan(self, graph: Graph, values: list[Any]) -> Any:
-        if _size(values) > graph.size:
+        if bytes_of(values) > graph.size:
             self._found(graph, values)
         runner = self._runners.get(graph)
         if runner is None:
             return graph.as_it_is(*values)
         assert graph.blocks is not None
         runner.prepare()
-        return runner.outermost(graph.blocks.frame(values))[0]
+        return runner.outermost(*graph.blocks.frame(values))[0]
 
     def without_plan(self) -> together.Together:
         """What a step of the graphs costs if nothing is computed again."""
@@ -117,7 +117,7 @@ class Backend(Graphs):
     def know(self, graph: Graph, chain: Chain) -> None:
         """Note what the only graph of a step costs, and all that the step needs besides."""
         assert graph.blocks is not None
-        graph.size = _size(graph.blocks.example)
+        graph.size = bytes_of(graph.blocks.example)
         self.step = chain
         self._chains[_key(graph, graph.blocks.example)] = chain
         self._note(graph, chain)
@@ -136,9 +136,7 @@ class Backend(Graphs):
         """
         if self.compile and not self.planned:
             check_compiler(graph.device)
-        begin = time.perf_counter()
         chain = self._profile(graph, values)
-        self.profile_seconds += time.perf_counter() - begin
         if chain is None:
             return
         self._note(graph, chain)
@@ -156,7 +154,7 @@ class Backend(Graphs):
 
     def _profile(self, graph: Graph, values: list[Any]) -> Chain | None:
         """What its pieces cost: measured, unless one that does the same was measured before."""
-        graph.size = _size(values)
+        graph.size = bytes_of(values)
         if not graph.may_be_cut(values):
             return None
         assert graph.pieces is not None
@@ -205,12 +203,13 @@ class Backend(Graphs):
     def follow(self, graph: Graph, plan: Plan) -> None:
         """Run a graph by a plan from the next call on."""
         assert graph.blocks is not None
-        graph.plan, self._runners[graph] = plan, Runner(plan, graph.blocks)
+        graph.plan = plan
+        self._runners[graph] = Runner(plan, graph.blocks.model, graph.blocks)
 
     @property
     def main(self) -> Graph:
         """Of the planned graphs the one that keeps most without a plan."""
-        return max(self.planned, key=lambda graph: graph.planned_bytes)
+        return max(self.planned, key=lambda graph: graph.known_plan.known_chain.saved_bytes)
 
     @property
     def count(self) -> str:
@@ -227,6 +226,23 @@ class Backend(Graphs):
     __repr__ = __str__
 
 
+def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
+    """``model`` as it trains by the plans of a backend, which come with its first forward.
+
+    Another view of the same object; in evaluation and without gradients it runs plain.
+    """
+    own = type(model).forward
+    compiled = compiled_forward(model, by_plan)
+
+    @torch.compiler.disable(reason="it is compiled for a backend of its own")
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (self.training and torch.is_grad_enabled()):
+            return own(model, *args, **kwargs)
+        return compiled(*args, **kwargs)
+
+    return view_of(model, forward, View, runs_by=by_plan)
+
+
 def _chain(
     blocks: CapturedBlocks,
     values: Sequence[Any],
@@ -239,7 +255,7 @@ def _chain(
         chain = measured(blocks.model, task, blocks, device, repeats, options, False, None)
     # Inputs of the graph that cross are counted where they do.
     others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
-    fixed = bytes_of(filter(torch.is_tensor, others))
+    fixed = bytes_of(others)
     spare = sum(values[number].nbytes for number in blocks.pieces.statistics)
     return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
 
@@ -262,7 +278,3 @@ def _shape(value: Any) -> Hashable:
     if not torch.is_tensor(value):
         return value
     return tuple(value.shape), value.dtype, value.requires_grad
-
-
-def _size(values: Sequence[Any]) -> int:
-    return bytes_of(filter(torch.is_tensor, values))

@@ -65,19 +65,14 @@ class Block:
     longer than a plain one, as torch handles what is saved there in Python. ``shapes``: of its
     weights, in words; empty where they are not known.
 
-    The others say what is gone early, by the example of blocks 0, 1 and 2:
-
-    ``waits``: what of ``crossing`` this block has made, the next is the last to read, and nobody
-    saves. If 1 adds a constant to what 0 returns, that waits behind 0: it is gone once 1 has run,
-    or, where a checkpoint begins with 1, once that has run again.
-
-    ``released``: what else the next block is the last to read, and does not save, each with the
-    last block that does, or `NOBODY`. If 0 ends in a tanh, which saves what it returns, that is
-    released behind 0, with 0: in the plan (0) 1 2 it is gone once 1 has run, while a kept 0 holds
-    it. A skip from 0 to 2 that nobody saves is released behind 1, with `NOBODY`: a kept 0 lets it
-    go, too, once 2 has run, if no checkpoint begins at 1 or 2. A run again that ends before that
-    reader lets it go at its end.
-
+    ``released``: what of ``crossing`` the next block is the last to read, and does not save, each
+    with the last block that does, or `NOBODY`. If block 1 adds a constant to what 0 returns, that
+    is released behind 0, with `NOBODY`, and *waits* for 1 alone: it is gone once 1 has run, or,
+    where a checkpoint begins with 1, once that has run again. If 0 ends in a tanh, which saves what
+    it returns, that is released behind 0, with 0: in the plan (0) 1 2 it is gone once 1 has run,
+    while a kept 0 holds it. A skip from 0 to 2 that nobody saves is released behind 1, with
+    `NOBODY`: a kept 0 lets it go, too, once 2 has run, if no checkpoint begins at 1 or 2. A run
+    again that ends before that reader lets it go at its end.
     ``rerun``: as the last of a checkpoint; None: as if the block ran whole.
     """
 
@@ -89,7 +84,6 @@ class Block:
     forward: float
     crossing: Crossing = ()
     output_gradient_bytes: int | None = None
-    waits: tuple[int, ...] = ()
     released: tuple[tuple[int, int], ...] = ()
     rerun: Rerun | None = None
     shapes: str = ""
@@ -183,8 +177,7 @@ class Chain:
         known = self._left.get((first, last))
         if known is None:
             before, behind = self.cuts[first], self.cuts[last + 1]
-            waits = self.blocks[last].waits
-            gone = sum(behind[number] for number in waits if number not in before)
+            gone = sum(behind[number] for number in self.waits[last] if number not in before)
             known = self._left[first, last] = self.held(first, last) - gone
         return known
 
@@ -198,11 +191,20 @@ class Chain:
         return cuts
 
     @cached_property
+    def waits(self) -> list[set[int]]:
+        """What each block has made that waits for the next alone, see `Block.released`."""
+        found = []
+        for before, block in zip(self.cuts, self.blocks, strict=False):
+            gone = {number for number, saver in block.released if saver == NOBODY}
+            found.append(gone - before.keys())
+        return found
+
+    @cached_property
     def waiting(self) -> list[int]:
-        """Bytes that each block is the last to read, and that nobody saves."""
+        """Bytes that wait for each block alone."""
         found = [0]
-        for cut, block in zip(self.cuts[1:], self.blocks, strict=True):
-            found.append(sum(cut[number] for number in block.waits))
+        for cut, waits in zip(self.cuts[1:], self.waits, strict=True):
+            found.append(sum(cut[number] for number in waits))
         return found
 
     @cached_property
@@ -212,7 +214,7 @@ class Chain:
 
     @cached_property
     def _read_last(self) -> list[list[tuple[object, int]]]:
-        """Of each cut, the storages of which `Block.released` knows."""
+        """Of each cut, the storages that have `savers`."""
         found = []
         for cut in self.cuts:
             found.append([pair for pair in cut.items() if pair[0] in self.savers])
@@ -220,8 +222,11 @@ class Chain:
 
     @cached_property
     def savers(self) -> dict[object, int]:
-        """The last block that saves each storage of which `Block.released` knows."""
-        return {number: saver for block in self.blocks for number, saver in block.released}
+        """The last block that saves each storage that is released, and does not wait."""
+        found: dict[object, int] = {}
+        for block, waits in zip(self.blocks, self.waits, strict=True):
+            found |= {number: saver for number, saver in block.released if number not in waits}
+        return found
 
     @cached_property
     def makers(self) -> dict[object, int]:
@@ -242,64 +247,49 @@ class Chain:
             raise ValueError(f"batch_size={batch_size!r}: use a whole number, 1 or more")
         if batch_size == self.batch_size:
             return self
-        scale = _Scale(batch_size, self.batch_size)
+        share = batch_size / self.batch_size
+
+        def grown(size: int) -> int:
+            return -(-size * batch_size // self.batch_size)
+
+        def crossing(pairs: Crossing) -> Crossing:
+            return tuple((storage, grown(size)) for storage, size in pairs)
+
+        def around(stage: Around) -> Around:
+            return replace(stage, peak_bytes=grown(stage.peak_bytes))
+
+        def option(each: Option) -> Option:
+            return replace(
+                each,
+                saved_bytes=grown(each.saved_bytes),
+                forward=each.forward * share,
+                backward=each.backward * share,
+                forward_peak=grown(each.forward_peak),
+                backward_peak=max(each.backward_peak, grown(each.backward_peak)),
+            )
+
+        def block(each: Block) -> Block:
+            crosses, cotangent = crossing(each.crossing), each.output_gradient_bytes
+            # Rounded one by one, the sizes may sum up to more.
+            output = sum(size for _, size in crosses) if crosses else grown(each.output_bytes)
+            return replace(
+                each,
+                output_bytes=output,
+                output_gradient_bytes=None if cotangent is None else grown(cotangent),
+                # How much of it are gradients of parameters is not known.
+                rerun=None,
+                crossing=crosses,
+                options=tuple(map(option, each.options)),
+                bare_peak=grown(each.bare_peak),
+                forward=each.forward * share,
+            )
+
         return replace(
             self,
-            blocks=tuple(map(scale.block, self.blocks)),
+            blocks=tuple(map(block, self.blocks)),
             batch_size=batch_size,
-            input_bytes=scale.bytes(self.input_bytes),
-            input_crossing=scale.crossing(self.input_crossing),
-            before=scale.around(self.before),
-            after=scale.around(self.after),
-        )
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """Brings what grows with the batch from one batch size to another."""
-
-    batch_size: int
-    before: int
-
-    def bytes(self, size: int) -> int:
-        return -(-size * self.batch_size // self.before)
-
-    def seconds(self, seconds: float) -> float:
-        return seconds * (self.batch_size / self.before)
-
-    def crossing(self, crossing: Crossing) -> Crossing:
-        return tuple((storage, self.bytes(size)) for storage, size in crossing)
-
-    def around(self, around: Around) -> Around:
-        return replace(around, peak_bytes=self.bytes(around.peak_bytes))
-
-    def option(self, option: Option) -> Option:
-        return Option(
-            option.name,
-            self.bytes(option.saved_bytes),
-            self.seconds(option.forward),
-            self.seconds(option.backward),
-            self.bytes(option.forward_peak),
-            max(option.backward_peak, self.bytes(option.backward_peak)),
-        )
-
-    def block(self, block: Block) -> Block:
-        crossing = self.crossing(block.crossing)
-        output = self.bytes(block.output_bytes)
-        if crossing:
-            # Rounded one by one, the sizes may sum up to more.
-            output = sum(size for _, size in crossing)
-        cotangent = block.output_gradient_bytes
-        if cotangent is not None:
-            cotangent = self.bytes(cotangent)
-        return replace(
-            block,
-            output_bytes=output,
-            output_gradient_bytes=cotangent,
-            # How much of it are gradients of parameters is not known.
-            rerun=None,
-            crossing=crossing,
-            options=tuple(map(self.option, block.options)),
-            bare_peak=self.bytes(block.bare_peak),
-            forward=self.seconds(block.forward),
+            input_bytes=grown(self.input_bytes),
+            input_crossing=crossing(self.input_crossing),
+            before=around(self.before),
+            after=around(self.after),
         )

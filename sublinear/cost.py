@@ -121,7 +121,7 @@ class _Step:
         Nothing of what a selective option may have chosen to save.
         """
         block = event.block
-        if event.option or not self.blocks[block].waits:
+        if event.option or not self.chain.waits[block]:
             return 0
         return self.chain.held(block, block) - self.chain.left(block, block)
 

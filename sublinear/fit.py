@@ -28,13 +28,11 @@ from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
-from sublinear.backend import Backend
+from sublinear.backend import Backend, captured
 from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
 from sublinear.budget import Budget, request
-from sublinear.capture import Graph
 from sublinear.capture.compiled import check_compiler
 from sublinear.capture.inside import InsideBlocks, heard
-from sublinear.captured import captured
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.picture import picture
@@ -42,7 +40,7 @@ from sublinear.plan import Plan
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.profiling.profiler import check_number
-from sublinear.profiling.training import clear_gradients, held
+from sublinear.profiling.training import drop_gradients, held, parameters
 from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
 from sublinear.repeatable import refuse
@@ -142,15 +140,14 @@ class Fitted:
             (loss / self.task.accumulate).backward()
         if self.task.optimizer is not None:
             self.task.optimizer.step()
-        clear_gradients(model, self.task.optimizer)
+        drop_gradients(parameters(model, self.task.optimizer))
         return loss.detach()
 
-    def step_peak(self) -> int | None:
-        """Bytes of a real step by the plan; None where it does not fit. Everything is put back."""
-        return self.peak_of(self._planned)
-
     def peak_of(self, model: nn.Module) -> int | None:
-        """Bytes of a real step of the model or the planned one; None where it does not fit."""
+        """Bytes of a real step of the model or the planned one; None where it does not fit.
+
+        Everything is put back.
+        """
         return self._peak(model)[0]
 
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
@@ -249,7 +246,8 @@ def fit(
     check_number("accumulate", accumulate)
     if check_every is not None:
         check_number("check_every", check_every)
-    _check_margin(margin)
+    if isinstance(margin, bool) or not (isinstance(margin, (int, float)) and 0 <= margin < 1):
+        raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
@@ -263,7 +261,9 @@ def fit(
                 model, task, asked, margin, max_overhead, method, compile, repeats, prove, bar
             )
             fitted = fitting.by_compiler() if blocks is None else fitting.by_blocks(blocks)
-    _warn_of(fitted, asked)
+    if fitted.gain and not asked.given:
+        # Who asks for a peak gets one that keeps to it.
+        warnings.warn(fitted.gain, UserWarning, stacklevel=2)
     if check_every is None:
         return fitted
     size = fitted.chain.batch_size
@@ -347,36 +347,24 @@ class _Fitting:
             if self.compile:
                 raise
             return self.by_blocks(self._wrapped(error))
-        if len(by_plan.cut) > 1:
-            fitted = self._several(by_plan, model)
-        else:
-            fitted = self._one(by_plan, model, main, blocks, chain)
-        proof = self._proof(fitted)
-        if proof.differences and not self.compile:
-            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))))
-        return _proven(fitted, proof)
-
-    def _one(
-        self,
-        by_plan: Backend,
-        model: nn.Module,
-        main: Graph,
-        blocks: InsideBlocks,
-        chain: Chain,
-    ) -> Fitted:
-        """By the plan of the only graph."""
-        by_plan.know(main, chain)
 
         def follow(found: Plan) -> nn.Module:
             by_plan.follow(main, found)
             return model
 
-        fitted = self._planned(chain, blocks, follow)
-        limit = self._limit(fitted.plain.peak_bytes, chain)
-        if limit is not None:
-            # For graphs that come later.
-            by_plan.limit = max(limit, fitted.predicted.peak_bytes)
-        return fitted
+        if len(by_plan.cut) > 1:
+            fitted = self._several(by_plan, model)
+        else:
+            by_plan.know(main, chain)
+            fitted = self._planned(chain, blocks, follow)
+            limit = self._limit(fitted.plain.peak_bytes, chain)
+            if limit is not None:
+                # For graphs that come later.
+                by_plan.limit = max(limit, fitted.predicted.peak_bytes)
+        proof = self._proof(fitted)
+        if proof.differences and not self.compile:
+            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))))
+        return _proven(fitted, proof)
 
     def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
         """By a plan for each graph of a step. Raises ValueError where none can be planned."""
@@ -401,14 +389,14 @@ class _Fitting:
             return fitted, by_plan.plan(by_plan.limit).peak_bytes + beside
 
         if limit is None:
-            found = replace(fitted, measured_bytes=fitted.step_peak())
+            found = replace(fitted, measured_bytes=fitted.peak_of(model))
         else:
             found = self._keeping_to(limit, follow)
         main = by_plan.main
         chain = main.known_plan.known_chain
         size = max(0, chain.fixed_bytes + beside)
         whole = replace(main.known_plan, chain=replace(chain, fixed_bytes=size))
-        covered = self._share(sum(graph.planned_bytes for graph in by_plan.planned))
+        covered = self._share(sum(chain.saved_bytes for chain in by_plan.chains()))
         found = replace(found, plan=whole, covered=covered)
         return replace(found, gain=self._gain(found))
 
@@ -474,7 +462,7 @@ class _Fitting:
         if not self.prove:
             return fitted
         for _ in range(_TRIES):
-            peak = fitted.step_peak()
+            peak = fitted.peak_of(fitted.model)
             if peak is None:
                 note = "a step of the plan did not fit into memory here"
                 return replace(fitted, note=_joined(fitted.note, note))
@@ -546,18 +534,6 @@ class _Fitting:
         if fitted.kind == "wrapped":
             return "choose by name modules that keep more, modules=[...]"
         return "the rest is weights, gradients and inputs, beside which a larger batch gains more"
-
-
-def _check_margin(margin: object) -> None:
-    number = isinstance(margin, (int, float)) and not isinstance(margin, bool)
-    if not (number and 0 <= margin < 1):  # type: ignore[operator]
-        raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
-
-
-def _warn_of(fitted: Fitted, budget: Budget) -> None:
-    """Say that a plan saves nothing, unless it was asked for a peak, which it keeps to."""
-    if fitted.gain and not budget.given:
-        warnings.warn(fitted.gain, UserWarning, stacklevel=3)
 
 
 def _proven(fitted: Fitted, proof: Proof) -> Fitted:

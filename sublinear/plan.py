@@ -53,17 +53,13 @@ class Fingerprint:
             )
 
     def check(self, names: tuple[str, ...], shapes: list[str]) -> None:
-        """Raise ValueError, naming both, unless a model's blocks are these."""
-        if len(names) != len(self.blocks):
-            raise ValueError(
-                f"the plan is for {len(self.blocks)} blocks, the model has {len(names)}: profile "
-                "and plan this model"
-            )
-        for i, (name, shape) in enumerate(self.blocks):
-            if shape and (name, shape) != (names[i], shapes[i]):
+        """Raise ValueError, naming both, unless the blocks of a model with as many are these."""
+        found = zip(names, shapes, strict=True)
+        for i, (ours, theirs) in enumerate(zip(self.blocks, found, strict=False)):
+            if ours[1] and ours != theirs:
                 raise ValueError(
-                    f"the plan was made for another model: its block {i} is {name!r} with weights "
-                    f"{shape}, the model's is {names[i]!r} with {shapes[i]}"
+                    f"the plan was made for another model: its block {i} is {ours[0]!r} with "
+                    f"weights {ours[1]}, the model's is {theirs[0]!r} with {theirs[1]}"
                 )
 
 
@@ -182,7 +178,15 @@ class Plan:
 
         Raises ValueError for anything else.
         """
-        data = source if isinstance(source, dict) else _in_file(source)
+        data = source
+        if not isinstance(source, dict):
+            try:
+                data = json.loads(Path(source).read_text(encoding="utf-8"))
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{source}: not a JSON file ({error})") from None
+        if not isinstance(data, dict):
+            kind = type(data).__name__
+            raise ValueError(f"{source}: holds a {kind}, where an object is expected")
         nodes, method = data.get("nodes"), data.get("method")
         if not isinstance(nodes, list) or not isinstance(method, str):
             raise ValueError(
@@ -190,18 +194,6 @@ class Plan:
                 "'nodes' (a list)"
             )
         return cls(tuple(map(from_json, nodes)), method, loaded=_fingerprint(data.get("made_for")))
-
-
-def _in_file(source: str | Path) -> Json:
-    """The dictionary in a JSON file. Raises ValueError where there is none."""
-    try:
-        data = json.loads(Path(source).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{source}: not a JSON file ({error})") from None
-    if not isinstance(data, dict):
-        kind = type(data).__name__
-        raise ValueError(f"{source}: holds a {kind}, where an object is expected")
-    return data
 
 
 def _fingerprint(data: Any) -> Fingerprint | None:

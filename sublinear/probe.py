@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -12,41 +13,29 @@ from labkit.memory import StorageTracker
 from labkit.restore.collector import without_collector
 
 
-class MemoryProbe:
-    """``with MemoryProbe(device) as probe``: bytes beyond those alive on entry.
+@contextmanager
+def probing(device: torch.device) -> Iterator[MemoryProbe]:
+    """Bytes beyond those alive on entry.
 
-    On CUDA from the allocator, elsewhere exactly, by a `StorageTracker`. A `phase` has a peak of
-    its own; there is one phase at a time. No garbage is collected meanwhile: when that happens is
-    chance, and a cycle that holds a tensor counts as alive.
+    No garbage is collected meanwhile: when that happens is chance, and a cycle that holds a tensor
+    counts as alive.
+    """
+    tracker = None if device.type == "cuda" else StorageTracker(device)
+    with without_collector(), tracker or nullcontext():
+        yield MemoryProbe(device, tracker)
+
+
+class MemoryProbe:
+    """What `probing` gives. A `phase` has a peak of its own; there is one phase at a time.
+
+    On CUDA from the allocator, elsewhere exactly, by a `StorageTracker`.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._tracker = None
-        if device.type != "cuda":
-            self._tracker = StorageTracker(device)
-        self._collector = without_collector()
-
-    def __enter__(self) -> MemoryProbe:
-        self._collector.__enter__()
-        if self._tracker:
-            self._tracker.__enter__()
-        else:
-            torch.cuda.reset_peak_memory_stats(self.device)
-            self._begin = torch.cuda.memory_allocated(self.device)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if self._tracker:
-                self._tracker.__exit__(kind, error, traceback)
-        finally:
-            self._collector.__exit__(None, None, None)
+    def __init__(self, device: torch.device, tracker: StorageTracker | None) -> None:
+        self.device, self._tracker = device, tracker
+        if tracker is None:
+            self.restart()
+            self._begin = torch.cuda.memory_allocated(device)
 
     def restart(self) -> None:
         """Let ``peak`` begin anew."""

@@ -11,22 +11,19 @@ otherwise. So do pieces that are compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
-from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from labkit.device import is_out_of_memory, survive
-from labkit.restore.generators import rng_state
-from sublinear.equal import Seen, copied, differences, relative_gap
+from sublinear.equal import Seen, differences, relative_gap
 from sublinear.profiling import Training, restored
 from sublinear.profiling.training import mean_of_outputs
-from sublinear.verify import CLOSE
+from sublinear.verify import CLOSE, left_behind, raised
 
 # How much further than two plain steps from one another the planned one may be.
 _MARGIN = 4
@@ -119,16 +116,16 @@ def _compare(original: nn.Module, planned: nn.Module, task: Training, compiled: 
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise
-        # Torch's own check of what was computed again, say.
-        kind, line = type(error).__name__, str(error).splitlines()[0]
-        return Proof((f"the planned model raised {kind}: {line}",), how)
+        return Proof((raised(error),), how)
     lines = differences(wanted, found)
     if not lines:
         return Proof((), how)
     spread = _spread(wanted, _step(original, original, task))
-    least = _typical(spread)
+    # What a tensor may differ by that happened to repeat itself: rounding, and no more.
+    positive = [gap for gap in spread.values() if gap]
+    least = min(median(positive), CLOSE / _MARGIN) if positive else 0.0
     how = f"one step is the plain one within its own spread ({least:.1g} of the largest values)"
-    if _autocast_is_on():
+    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
         how, least = "one step is the plain one within the rounding of autocast", CLOSE / _MARGIN
     allowed = {}
     for name, own in spread.items():
@@ -141,47 +138,8 @@ def _compare(original: nn.Module, planned: nn.Module, task: Training, compiled: 
 
 
 def _step(model: nn.Module, original: nn.Module, task: Training) -> Seen:
-    """Copies of what a step leaves behind."""
-    seen: Seen = {}
-    # A tensor that is given twice is one: the compiler's guards look at that, too.
-    args, kwargs = tree_map_only(torch.Tensor, cache(_fresh), (task.args, task.kwargs))
     with restored(original, task, steps=False):
-        versions = [parameter._version for parameter in original.parameters()]
-        value = task.loss(model(*args, **kwargs))
-        value.backward()
-        seen["loss"] = copied(value)
-        for i, tensor in enumerate(_wanting(args, kwargs)):
-            seen[f"gradient of input {i}"] = _on_cpu(tensor.grad)
-        named = original.named_parameters()
-        for (name, parameter), before in zip(named, versions, strict=True):
-            seen[f"gradient of {name}"] = _on_cpu(parameter.grad)
-            seen[f"{name} after the step"] = None
-            if parameter._version != before:
-                # Changed by the model's own code.
-                seen[f"{name} after the step"] = copied(parameter)
-        for name, buffer in original.named_buffers():
-            seen[f"{name} after the step"] = copied(buffer)
-        for kind, state in rng_state().items():
-            seen[f"random state of {kind}"] = state
-    return seen
-
-
-def _on_cpu(gradient: torch.Tensor | None) -> torch.Tensor | None:
-    """A gradient, which nobody else holds any more after the step."""
-    if gradient is None:
-        return None
-    return gradient.detach().cpu()
-
-
-def _fresh(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
-
-
-def _wanting(*trees: Any) -> Iterator[torch.Tensor]:
-    """The inputs that want a gradient."""
-    for leaf in tree_leaves(trees):
-        if torch.is_tensor(leaf) and leaf.requires_grad:
-            yield leaf
+        return left_behind(model, original, task)
 
 
 def _spread(one: Seen, two: Seen) -> dict[str, float]:
@@ -212,15 +170,3 @@ def _rounding(wanted: Seen) -> dict[str, float]:
         least = noise / size if size and name.startswith("gradient") else 0.0
         rounds[name] = max(_COMPILED, least)
     return rounds
-
-
-def _typical(spread: Mapping[str, float]) -> float:
-    """What a tensor may differ by that happened to repeat itself: rounding, and no more."""
-    positive = [gap for gap in spread.values() if gap]
-    if not positive:
-        return 0.0
-    return min(median(positive), CLOSE / _MARGIN)
-
-
-def _autocast_is_on() -> bool:
-    return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))

@@ -37,7 +37,16 @@ _WRAPPERS = {
 
 def refuse(model: nn.Module) -> None:
     """Raise ValueError, by name, for what a planned model could not keep doing as before."""
-    _refuse_replaced(model)
+    if model._compiled_call_impl is not None:
+        raise ValueError(
+            "the model itself is compiled in place (model.compile()), which would go on to run "
+            "without the plan: plan it first, then compile what apply() returns"
+        )
+    if "forward" in vars(model):
+        raise ValueError(
+            "the model itself has a forward of its own, set on the object and not on its class, "
+            "which would go on to run without the plan: plan it before that is set"
+        )
     for name, module in model.named_modules():
         here = name or "the model itself"
         if hasattr(type(module), "runs_by"):
@@ -62,20 +71,6 @@ def hooks(module: nn.Module) -> str:
     """The kinds of hooks that a module has, in words."""
     found = [kind.strip("_") for kind in _HOOKS if getattr(module, kind, None)]
     return " and ".join(found).replace("_", " ")
-
-
-def _refuse_replaced(model: nn.Module) -> None:
-    """Raise ValueError if calling the model would not run its class's forward."""
-    if model._compiled_call_impl is not None:
-        raise ValueError(
-            "the model itself is compiled in place (model.compile()), which would go on to run "
-            "without the plan: plan it first, then compile what apply() returns"
-        )
-    if "forward" in vars(model):
-        raise ValueError(
-            "the model itself has a forward of its own, set on the object and not on its class, "
-            "which would go on to run without the plan: plan it before that is set"
-        )
 
 
 @contextmanager
@@ -205,39 +200,10 @@ def _set_draws(draws: Draws) -> None:
 
 # ------------------------------------------------------------------------------- the same twice?
 
-# Each module with its attributes, and with what those of them hold that are containers.
-Attributes = list[tuple[nn.Module, dict[str, Any], dict[str, Any]]]
-
-
-def attributes(modules: Iterable[nn.Module]) -> Attributes:
-    """The attributes of modules as they are now."""
-    found = []
-    for module in modules:
-        inside = {}
-        for name, value in module.__dict__.items():
-            # They may be changed without being set.
-            if isinstance(value, CONTAINERS):
-                inside[name] = contents(value)
-        found.append((module, dict(module.__dict__), inside))
-    return found
-
-
-def changes(before: Attributes) -> list[str]:
-    """The plain attributes that modules have set or filled since, as ``Module.attribute``."""
-    found = []
-    for module, old, inside in before:
-        for key, value in module.__dict__.items():
-            if key in _CONTAINERS:
-                continue
-            same_object = key in old and old[key] is value
-            if not same_object or (key in inside and not as_before(value, inside[key])):
-                found.append(f"{type(module).__name__}.{key}")
-    return found
-
 
 def check_repeatable(
     name: str,
-    run: Callable[[], object],
+    run: Callable[..., object],
     model: nn.Module,
     modules: tuple[nn.Module, ...],
     state: tuple[Any, ...],
@@ -252,11 +218,9 @@ def check_repeatable(
 
     @torch.no_grad()
     def bare() -> object:
-        return run()
+        return run(*state)
 
-    before = versions(state)
-    buffers = _other_buffers(model, modules)
-    plain = attributes(modules)
+    before, held = versions(state), _state(model, modules)
     begin = rng_state()
     statistics = SpareStatistics(norms(modules))
     statistics.prepare()
@@ -270,18 +234,21 @@ def check_repeatable(
         for once_more in (again, bare):
             set_rng_state(begin)
             statistics.reset()
-            alike = _alike(first, once_more())
+            pairs = zip(tree_leaves(first), tree_leaves(once_more()), strict=True)
+            alike = all(same(one, two) for one, two in pairs if torch.is_tensor(one))
             if alike:
                 break
-    changed = []
-    for label, buffer, value in buffers:
-        if not same(buffer, value):
-            changed.append(f"the buffer {label}")
-    changed += changes(plain)
-    if changed:
-        raise ValueError(
-            f"block {name} changes {changed[0]} in forward: computing it again would do so again"
-        )
+    for key, (value, _) in _state(model, modules).items():
+        was, copy = held.get(key, (None, None))
+        stays = value is was
+        if torch.is_tensor(copy):
+            stays = same(value, copy)
+        elif copy is not None:
+            stays = stays and as_before(value, copy)
+        if not stays:
+            raise ValueError(
+                f"block {name} changes {key[1]} in forward: computing it again would do so again"
+            )
     if not alike:
         raise ValueError(
             f"block {name} does not compute the same twice from the same input and random "
@@ -291,26 +258,23 @@ def check_repeatable(
         )
 
 
-def _alike(first: object, second: object) -> bool:
-    """Whether all tensors of two results are the same."""
-    pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
-    return all(same(one, two) for one, two in pairs if torch.is_tensor(one))
-
-
 def versions(state: object) -> list[int]:
     """How often each tensor was changed in place."""
     return [leaf._version for leaf in tree_leaves(state) if torch.is_tensor(leaf)]
 
 
-def _other_buffers(
-    model: nn.Module, modules: Iterable[nn.Module]
-) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
-    """Name, tensor and copy of each buffer but the running statistics of ``modules``."""
-    statistics: set[int] = set()
-    for layer in norms(modules):
-        statistics |= set(map(id, layer.buffers()))
-    found = []
+def _state(
+    model: nn.Module, modules: tuple[nn.Module, ...]
+) -> dict[tuple[int, str], tuple[Any, Any]]:
+    """Buffers but running statistics, and attributes of ``modules``; of what may change a copy."""
+    statistics = {id(buffer) for layer in norms(modules) for buffer in layer.buffers()}
+    found: dict[tuple[int, str], tuple[Any, Any]] = {}
     for name, buffer in model.named_buffers():
         if id(buffer) not in statistics:
-            found.append((name, buffer, buffer.clone()))
+            found[-1, f"the buffer {name}"] = buffer, buffer.clone()
+    for number, module in enumerate(modules):
+        for name, value in vars(module).items():
+            if name not in _CONTAINERS:
+                copy = contents(value) if isinstance(value, CONTAINERS) else None
+                found[number, f"{type(module).__name__}.{name}"] = value, copy
     return found

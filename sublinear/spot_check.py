@@ -19,12 +19,6 @@ from sublinear.profiling.training import mean_of_outputs
 from sublinear.proof import prove
 
 
-class SpotChecked:
-    """What `spot_checked` puts before a planned model's class; ``unchecked`` is that model."""
-
-    unchecked: nn.Module
-
-
 def spot_checked(
     planned: nn.Module,
     original: nn.Module,
@@ -37,7 +31,8 @@ def spot_checked(
     """``planned``, which compares itself with the plain model at every so many training forwards.
 
     On the batch of that forward, by the mean of all outputs; everything is put back before the
-    forward goes on. RuntimeError, with what differs, where they train otherwise.
+    forward goes on. RuntimeError, with what differs, where they train otherwise. Of its class,
+    ``unchecked`` is ``planned``.
     """
     forwards = 0
     plan_forward = type(planned).forward
@@ -57,4 +52,4 @@ def spot_checked(
                     )
         return plan_forward(planned, *args, **kwargs)
 
-    return view_of(planned, SpotChecked, forward, unchecked=planned)
+    return view_of(planned, forward, unchecked=planned)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from labkit.comparing import measuring
 from labkit.restore.generators import rng_state
@@ -84,7 +86,7 @@ def verify(
     """
     check_number("steps", steps)
     task = training(inputs, kwargs, loss)
-    make = optimizer or _sgd
+    make = optimizer or partial(torch.optim.SGD, lr=0.01, momentum=0.9)
     planned = apply(model, plan, task.args, blocks=blocks)
     assert isinstance(planned, PlannedModel)
     runner = planned.runs_by
@@ -92,18 +94,19 @@ def verify(
     found: Seen | None = None
     with measuring(None), restored(model, task):
         if not close:
-            _be_deterministic()
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.backends.cudnn.benchmark = False
+            torch.set_float32_matmul_precision("highest")
+            torch.backends.cudnn.allow_tf32 = False
         model.train()
         # So that the other begins as this one.
         with restored(model, task):
-            wanted = _train(model, task, make, steps)
+            wanted = left_behind(model, model, task, steps, make)
         before = list(runner.calls)
         try:
-            found = _train(planned, task, make, steps)
+            found = left_behind(planned, model, task, steps, make)
         except RuntimeError as error:
-            # Torch's own check of what was computed again, say.
-            kind, line = type(error).__name__, str(error).splitlines()[0]
-            lines.append(f"the planned model raised {kind}: {line}")
+            lines.append(raised(error))
     counted = []
     tolerance = CLOSE if close else 0.0
     for first, after in zip(before, runner.calls, strict=True):
@@ -118,35 +121,58 @@ def verify(
     return Verification(tuple(lines), close, tuple(counted), expected, steps)
 
 
-def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
+def left_behind(
+    model: nn.Module,
+    original: nn.Module,
+    task: Training,
+    steps: int = 1,
+    make: MakeOptimizer | None = None,
+) -> Seen:
+    """Copies of all that some steps leave behind in ``original``, whose parameters ``model`` has.
 
-
-def _be_deterministic() -> None:
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.backends.cudnn.benchmark = False
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-
-
-def _train(model: nn.Module, task: Training, make: MakeOptimizer, steps: int) -> Seen:
-    """Copies of all that some steps leave behind."""
-    trainer = make(parameter for parameter in model.parameters() if parameter.requires_grad)
+    Of parameters those that have changed; without ``make`` no optimizer steps.
+    """
+    wanting = [parameter for parameter in original.parameters() if parameter.requires_grad]
+    trainer = None if make is None else make(wanting)
+    versions = [parameter._version for parameter in original.parameters()]
     seen: Seen = {}
     for step in range(1, steps + 1):
-        output = model(*task.args, **task.kwargs)
-        value = task.loss(output)
+        now = f" in step {step}" if steps > 1 else ""
+        # A tensor that is given twice is one: the compiler's guards look at that, too.
+        args, kwargs = tree_map_only(torch.Tensor, cache(_fresh), (task.args, task.kwargs))
+        value = task.loss(model(*args, **kwargs))
         value.backward()
-        seen[f"loss of step {step}"] = copied(value)
-        for name, parameter in model.named_parameters():
-            seen[f"gradient of {name} in step {step}"] = copied(parameter.grad)
-        trainer.step()
-        trainer.zero_grad(set_to_none=True)
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        seen[f"{name} after step {steps}"] = copied(tensor)
+        seen[f"loss{now}"] = copied(value)
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if torch.is_tensor(leaf)]
+        for i, tensor in enumerate(filter(lambda tensor: tensor.requires_grad, inputs)):
+            seen[f"gradient of input {i}{now}"] = _on_cpu(tensor.grad)
+        for name, parameter in original.named_parameters():
+            seen[f"gradient of {name}{now}"] = _on_cpu(parameter.grad)
+        if trainer is not None:
+            trainer.step()
+            trainer.zero_grad(set_to_none=True)
+    for (name, parameter), before in zip(original.named_parameters(), versions, strict=True):
+        changed = parameter._version != before
+        seen[f"{name} after the step"] = copied(parameter) if changed else None
+    for name, buffer in original.named_buffers():
+        seen[f"{name} after the step"] = copied(buffer)
     for kind, state in rng_state().items():
         seen[f"random state of {kind}"] = state
     return seen
+
+
+def _on_cpu(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """A gradient, which nobody else holds any more after the step."""
+    return None if gradient is None else gradient.detach().cpu()
+
+
+def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def raised(error: RuntimeError) -> str:
+    """What a planned model raised, as torch's own check of what was computed again."""
+    return f"the planned model raised {type(error).__name__}: {str(error).splitlines()[0]}"
 
 
 def _forwards(plan: Plan) -> tuple[tuple[int, ...], Counter[int]]:

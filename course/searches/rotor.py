@@ -11,8 +11,7 @@ import math
 from functools import cache
 
 from sublinear.chain import Chain
-from sublinear.searches.needs import needs_of
-from sublinear.searches.optimal import options_of
+from sublinear.searches.needs import needs_of, options_of
 
 
 def fastest(chain: Chain, memory: int, *, menu: bool = False) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
@@ -25,9 +26,6 @@ RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 # The code of one block.
 Program = Callable[..., State]
-
-# A parameter, by the module that holds it and its name there.
-Entry = tuple[nn.Module, str]
 
 # Of a block, in the fingerprint of a plan.
 _SHOWN = 4
@@ -61,6 +59,23 @@ class Blocks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.model.modules()))
 
+    @classmethod
+    def of_groups(
+        cls, model: nn.Module, groups: list[list[tuple[str, Program]]], **more: Any
+    ) -> Self:
+        """A block of each group of modules, given by their names, each with its code."""
+        names, inside, programs = [], [], []
+        for group in groups:
+            parts = [name for name, _ in group]
+            names.append(parts[0] if len(parts) == 1 else f"{parts[0]}..{parts[-1]}")
+            below: dict[str, None] = {}
+            for part in parts:
+                named = model.get_submodule(part).named_modules(prefix=part)
+                below |= dict.fromkeys(name for name, _ in named)
+            inside.append(tuple(below))
+            programs.append(partial(in_a_row, [program for _, program in group]))
+        return cls(model, tuple(names), tuple(inside), tuple(programs), **more)
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -73,28 +88,18 @@ class Blocks:
 
     def run_all(self, *state: Any) -> State:
         """Run one block after the other."""
-        for program in self.programs:
-            state = program(*state)
-        return state
+        return in_a_row(self.programs, *state)
 
     def modules(self, i: int) -> Iterator[nn.Module]:
         """The modules that block ``i`` runs."""
         return map(self.model.get_submodule, self.inside[i])
 
-    def tensors(self, i: int) -> dict[str, torch.Tensor]:
-        """Parameters and buffers that block ``i`` uses, by name, each once."""
-        found: dict[torch.Tensor, str] = {}
-        for name in self.inside[i]:
-            module = self.model.get_submodule(name)
-            for own in (module._parameters, module._buffers):
-                for label, tensor in own.items():
-                    if tensor is not None:
-                        found.setdefault(tensor, f"{name}.{label}")
-        return {name: tensor for tensor, name in found.items()}
-
-    def parameters(self, i: int) -> list[Entry]:
-        """Where the parameters that block ``i`` uses are found, as a module and a name."""
-        return [(module, name) for module in self.modules(i) for name in module._parameters]
+    def tensors(self, i: int) -> list[torch.Tensor]:
+        """Parameters and buffers that block ``i`` uses, each once."""
+        found = []
+        for module in self.modules(i):
+            found += [*module._parameters.values(), *module._buffers.values()]
+        return [tensor for tensor in dict.fromkeys(found) if tensor is not None]
 
     def overwrites(self, i: int) -> bool:
         """Whether block ``i`` overwrites in place, unseen by torch, what an option might keep."""
@@ -114,13 +119,11 @@ class Blocks:
 
     def shapes(self, i: int) -> str:
         """The shapes of what block ``i`` uses, in words, such as "64x3x3x3 + 64"."""
-        sizes = []
-        for tensor in self.tensors(i).values():
-            sizes.append("x".join(map(str, tensor.shape)) or "1")
-        return self.in_words(sizes)
+        return self.in_words(self.tensors(i))
 
-    def in_words(self, sizes: list[str]) -> str:
+    def in_words(self, tensors: Iterable[torch.Tensor]) -> str:
         """Shapes, of which only the first are shown."""
+        sizes = [_times(tensor.shape) for tensor in tensors]
         if len(sizes) <= _SHOWN:
             return " + ".join(sizes) or "no weights"
         shown = " + ".join(sizes[:_SHOWN])
@@ -178,24 +181,19 @@ def sample_of(*trees: object) -> tuple[str, int]:
     for tensor in filter(torch.is_tensor, tree_leaves(trees)):
         count = count or (tensor.shape[0] if tensor.dim() else 1)
         shape = tensor.shape[1:] if tensor.dim() and tensor.shape[0] == count else tensor.shape
-        found.append(f"{'x'.join(map(str, shape)) or '1'} {str(tensor.dtype).split('.')[-1]}")
+        found.append(f"{_times(shape)} {str(tensor.dtype).split('.')[-1]}")
     return ", ".join(found), count
 
 
-def below(model: nn.Module, names: list[str]) -> tuple[str, ...]:
-    """``names`` and all modules under them."""
-    found = []
-    for name in dict.fromkeys(names):
-        for inner, _ in model.get_submodule(name).named_modules(prefix=name):
-            found.append(inner)
-    return tuple(found)
+def _times(shape: torch.Size) -> str:
+    return "x".join(map(str, shape)) or "1"
 
 
-def name_of(parts: list[str]) -> str:
-    """The name of a block that is made of these parts."""
-    if len(parts) == 1:
-        return parts[0]
-    return f"{parts[0]}..{parts[-1]}"
+def in_a_row(programs: Sequence[Program], *state: Any) -> State:
+    """Run one program after the other."""
+    for program in programs:
+        state = program(*state)
+    return state
 
 
 def has_weights(module: nn.Module) -> bool:

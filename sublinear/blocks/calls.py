@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -64,105 +65,108 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Feed:
-    """What one module of a run hands to the next.
+class Frame:
+    """How one module of the run is called, and what it returns.
 
-    ``taken``: where the next one's arguments have it; ``made``: where the results had it.
+    What crosses from it to the next is the tensor that it hands on, the ``shared`` tensors that
+    all modules receive, and what the modules so far have returned besides.
     """
 
+    call: Call
     taken: int
     made: int
 
+    @property
+    def shared(self) -> list[int]:
+        """Where the arguments have tensors that all modules receive."""
+        return [place for place in self.call.given.places if place != self.taken]
 
-class _Listener:
-    """Notes the calls of modules, in the order in which they end."""
+    @property
+    def besides(self) -> list[int]:
+        """Where the results have tensors that the next module does not take."""
+        return [place for place in self.call.returned.places if place != self.made]
 
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        # By identity; weak, so that the model's activations are not kept alive for this.
-        self._known: dict[int, tuple[int, weakref.ref[torch.Tensor]]] = {}
-        self._count = 0
 
-    def listen(self, name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        given, before = self._layout((args, kwargs)), versions((args, kwargs))
+# How each module of a run is fed: where its arguments have what the one before handed on, and where
+# its results have what it hands on.
+Feed = tuple[int, int]
+Run = tuple[list[Call], Feed | None]
+
+
+def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | None) -> list[Call]:
+    """Run the model once and note each call of a module, or of the chosen ones, as it ends."""
+    named = dict(model.named_modules())
+    if unknown := [name for name in chosen or [] if name not in named]:
+        some = ", ".join(list(named)[1:12])
+        raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
+    calls: list[Call] = []
+    serial = count()
+    # By identity; weak, so that the model's activations are not kept alive for this.
+    known: dict[int, tuple[int, weakref.ref[torch.Tensor]]] = {}
+
+    def number(tensor: torch.Tensor) -> int:
+        if id(tensor) not in known or known[id(tensor)][1]() is not tensor:
+            known[id(tensor)] = next(serial), weakref.ref(tensor)
+        return known[id(tensor)][0]
+
+    def layout(tree: object) -> Layout:
+        leaves, spec = tree_flatten(tree)
+        numbers = tuple(number(leaf) if torch.is_tensor(leaf) else None for leaf in leaves)
+        values = tuple(None if torch.is_tensor(leaf) else leaf for leaf in leaves)
+        return Layout(spec, numbers, values)
+
+    def listen(name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        given, before = layout((args, kwargs)), versions((args, kwargs))
         result = forward(*args, **kwargs)
         changed = set()
         for place, one, two in zip(given.places, before, versions((args, kwargs)), strict=True):
             if one != two:
                 changed.add(given.leaves[place])
-        self.calls.append(Call(name, given, self._layout(result), frozenset(changed)))
+        calls.append(Call(name, given, layout(result), frozenset(changed)))
         return result
 
-    def _layout(self, tree: object) -> Layout:
-        leaves, spec = tree_flatten(tree)
-        numbers: list[int | None] = []
-        values: list[object] = []
-        for leaf in leaves:
-            if torch.is_tensor(leaf):
-                numbers.append(self._number(leaf))
-                values.append(None)
-            else:
-                numbers.append(None)
-                values.append(leaf)
-        return Layout(spec, tuple(numbers), tuple(values))
-
-    def _number(self, tensor: torch.Tensor) -> int:
-        number, known = self._known.get(id(tensor), (0, None))
-        if known is None or known() is not tensor:
-            self._count += 1
-            number = self._count
-            self._known[id(tensor)] = number, weakref.ref(tensor)
-        return number
-
-
-def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | None) -> list[Call]:
-    """Run the model once and note each call of a module, or of the chosen ones."""
-    named = dict(model.named_modules())
-    if unknown := [name for name in chosen or [] if name not in named]:
-        some = ", ".join(list(named)[1:12])
-        raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
-    listener = _Listener()
     with unmoved(model), torch.no_grad():
         for name in chosen or list(named)[1:]:
             module = named[name]
-            module.forward = partial(listener.listen, name, module.forward)
+            module.forward = partial(listen, name, module.forward)
         model(*args, **kwargs)
-    return listener.calls
+    return calls
 
 
-def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[list[Call], Feed | None]:
+def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[Frame, ...]:
     """The longest sequence of sibling modules, each called once and fed by the one before.
 
-    Of equals the one nearest to the top, and how they feed one another. Raises ValueError if the
-    ``chosen`` are no such sequence.
+    Of equals the one nearest to the top. Raises ValueError if the ``chosen`` are no such sequence.
     """
     families: dict[str, list[Call]] = {}
     for call in calls:
         parent = "" if chosen else call.name.rpartition(".")[0]
         families.setdefault(parent, []).append(call)
-    runs: list[tuple[list[Call], Feed | None]] = []
+    runs: list[Run] = []
     for family in families.values():
         runs += _runs(family)
-    best: tuple[list[Call], Feed | None] = ([], None)
-    if runs:
-        best = max(runs, key=lambda run: (len(run[0]), -run[0][0].name.count(".")))
-    if chosen and len(best[0]) < len(chosen):
-        run = {call.name for call in best[0]}
+    best, feed = max(
+        runs, key=lambda run: (len(run[0]), -run[0][0].name.count(".")), default=([], None)
+    )
+    if chosen and len(best) < len(chosen):
+        run = {call.name for call in best}
         missing = next(name for name in chosen if name not in run)
         raise ValueError(
             f"modules={chosen!r}: each must be called once, with a tensor that the one before it "
             "returned, and with the same other arguments as that one; that is not so from "
             f"{missing} on"
         )
-    if len(best[0]) > 1 or chosen:
-        return best
-    return [], None
+    if len(best) < 2 and not chosen:
+        return ()
+    # Of a single module the first tensor counts, and the first result.
+    taken, made = feed or (best[0].given.places[0], best[0].returned.places[0])
+    return tuple(Frame(call, taken, made) for call in best)
 
 
-def _runs(family: list[Call]) -> list[tuple[list[Call], Feed | None]]:
+def _runs(family: list[Call]) -> list[Run]:
     """The sequences in which each call is fed by the one before with nothing in between."""
     times = [call.name for call in family]
-    runs: list[tuple[list[Call], Feed | None]] = []
+    runs: list[Run] = []
     last: Call | None = None
     for call in family:
         if not call.usable or times.count(call.name) > 1:
@@ -194,4 +198,4 @@ def _feed(one: Call, two: Call) -> Feed | None:
     before[place] = after[place] = None
     if before != after or one.given.places != two.given.places or source is None:
         return None
-    return Feed(place, made[source])
+    return place, made[source]

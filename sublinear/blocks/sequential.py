@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
@@ -14,10 +13,8 @@ from sublinear.blocks.blocks import (
     Keywords,
     Program,
     State,
-    below,
     changes_input,
     has_weights,
-    name_of,
 )
 
 
@@ -30,25 +27,19 @@ class SequentialBlocks(Blocks):
     @classmethod
     def read(cls, model: nn.Module) -> SequentialBlocks:
         """Raises ValueError if there are none, or the first overwrites the model's input."""
-        groups: list[list[tuple[str, nn.Module]]] = []
+        groups: list[list[tuple[str, Program]]] = []
         for name, module in _flatten(model):
             if not groups and changes_input(module):
                 raise ValueError(OVERWRITES_INPUT.format(name=name))
             if groups and (changes_input(module) or not has_weights(module)):
-                groups[-1].append((name, module))
+                groups[-1].append((name, _alone(module)))
             else:
-                groups.append([(name, module)])
+                groups.append([(name, _alone(module))])
         if not groups:
             raise ValueError(
                 "the model is an nn.Sequential without modules: there is nothing to plan"
             )
-        names, inside, programs = [], [], []
-        for group in groups:
-            parts = [name for name, _ in group]
-            names.append(name_of(parts))
-            inside.append(below(model, parts))
-            programs.append(_one_after_the_other([module for _, module in group]))
-        return cls(model, tuple(names), tuple(inside), tuple(programs))
+        return cls.of_groups(model, groups)
 
     def enter(self, args: State, kwargs: Keywords) -> State:
         if kwargs or len(args) != 1:
@@ -73,10 +64,5 @@ def _flatten(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Modu
             yield prefix + name, child
 
 
-def _one_after_the_other(modules: list[nn.Module]) -> Program:
-    def program(x: Any) -> State:
-        for module in modules:
-            x = module(x)
-        return (x,)
-
-    return program
+def _alone(module: nn.Module) -> Program:
+    return lambda x: (module(x),)

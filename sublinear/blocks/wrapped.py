@@ -18,32 +18,9 @@ from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from labkit.restore.attributes import exchanged
-from sublinear.blocks.blocks import Blocks, Keywords, Program, State, below, name_of
-from sublinear.blocks.calls import Call, Feed, Layout, longest_run, record
+from sublinear.blocks.blocks import Blocks, Keywords, Program, State
+from sublinear.blocks.calls import Call, Frame, Layout, longest_run, record
 from sublinear.repeatable import unmoved
-
-
-@dataclass(frozen=True)
-class Frame:
-    """How one module of the run is called, and what it returns.
-
-    What crosses from it to the next is the tensor that it hands on, the ``shared`` tensors that
-    all modules receive, and what the modules so far have returned besides.
-    """
-
-    call: Call
-    taken: int
-    made: int
-
-    @property
-    def shared(self) -> list[int]:
-        """Where the arguments have tensors that all modules receive."""
-        return [place for place in self.call.given.places if place != self.taken]
-
-    @property
-    def besides(self) -> list[int]:
-        """Where the results have tensors that the next module does not take."""
-        return [place for place in self.call.returned.places if place != self.made]
 
 
 @dataclass(frozen=True)
@@ -59,7 +36,7 @@ class WrappedBlocks(Blocks):
     def read(
         cls,
         model: nn.Module,
-        args: State | None,
+        args: State,
         kwargs: Keywords,
         chosen: list[str] | None,
         reason: str,
@@ -68,38 +45,28 @@ class WrappedBlocks(Blocks):
 
         Raises ValueError where modules cannot be wrapped.
         """
-        if args is None:
-            raise ValueError(
-                f"{reason}; modules can be wrapped instead, which needs example inputs to see how "
-                "they are fed"
-            )
-        run, feed = longest_run(record(model, args, kwargs, chosen), chosen)
-        if not run:
+        frames = longest_run(record(model, args, kwargs, chosen), chosen)
+        if not frames:
             raise ValueError(
                 f"{reason}; and no two modules of the model feed one another directly, so that "
                 "nothing can be wrapped: choose modules by name, or write the part to be planned "
                 "as an nn.Sequential"
             )
-        frames = tuple(_frame(call, feed) for call in run)
-        names, inside, programs = [], [], []
-        for group in _groups(frames):
-            parts = [frame.call.name for frame in group]
-            names.append(name_of(parts))
-            inside.append(below(model, parts))
-            programs.append(_program(model, group))
-        ends = f"{run[0].name} to {run[-1].name}"
+        groups: list[list[tuple[str, Program]]] = []
+        for frame in frames:
+            name = frame.call.name
+            part = name, _step(model.get_submodule(name).forward, frame)
+            if groups and frame.call.overwrites:
+                # It overwrites what the one before hands on.
+                groups[-1].append(part)
+            else:
+                groups.append([part])
+        ends = f"{frames[0].call.name} to {frames[-1].call.name}"
         note = (
-            f"{reason}: planned are {len(run)} modules, {ends}; what runs outside them stays as it "
-            "is"
+            f"{reason}: planned are {len(frames)} modules, {ends}; what runs outside them stays as "
+            "it is"
         )
-        blocks = cls(
-            model,
-            tuple(names),
-            tuple(inside),
-            tuple(programs),
-            note,
-            frames=frames,
-        )
+        blocks = cls.of_groups(model, groups, note=note, frames=frames)
         with unmoved(model), torch.no_grad():
             try:
                 with blocks.standing_in(blocks.run_all):
@@ -119,45 +86,43 @@ class WrappedBlocks(Blocks):
         It returns what leaves the last one; the others hand that on. Raises RuntimeError where the
         model does not feed them to one another, or uses what they hand on for anything else.
         """
-        relay = _Relay(self, work)
-        forwards = []
-        for i, frame in enumerate(self.frames):
-            module = self.model.get_submodule(frame.call.name)
-            forwards.append((module, "forward", partial(relay.forward, i)))
-        with exchanged(forwards):
+        names = [frame.call.name for frame in self.frames]
+        # What each module that was called so far hands to the next, and what they return besides.
+        handed: list[torch.Tensor] = []
+        besides: list[torch.Tensor] = []
+        shared: list[torch.Tensor] = []
+        result: Any = None
+
+        def forward(i: int, /, *args: Any, **kwargs: Any) -> Any:
+            nonlocal result
+            frame = self.frames[i]
+            given, spec = tree_flatten((args, kwargs))
+            _check(frame.call, frame.call.given, given, spec, "is given")
+            x, now = given[frame.taken], [given[place] for place in frame.shared]
+            if i == 0 and not handed:
+                shared[:] = now
+                result, *leaving = work(x, *now)
+                besides[:] = leaving[len(now) :]
+            same = all(one is two for one, two in zip(now, shared, strict=True))
+            if len(handed) != i or (i and x is not handed[-1]) or not same:
+                raise NotARun(
+                    f"{names[i]} was not fed by the module before it, as it was when the model was "
+                    "planned: plan it with other modules"
+                )
+            last = i + 1 == len(names)
+            handed.append(result if last else _Token.of(names[i], names[i + 1]))
+            leaves = list(frame.call.returned.values)
+            for place in frame.besides:
+                leaves[place] = besides.pop(0)
+            leaves[frame.made] = handed[-1]
+            return tree_unflatten(leaves, frame.call.returned.spec)
+
+        modules = enumerate(map(self.model.get_submodule, names))
+        with exchanged([(module, "forward", partial(forward, i)) for i, module in modules]):
             yield
-            relay.finish()
-
-
-def _frame(call: Call, feed: Feed | None) -> Frame:
-    if feed is not None:
-        return Frame(call, feed.taken, feed.made)
-    # A single module: its first tensor counts, and its first result.
-    return Frame(call, call.given.places[0], call.returned.places[0])
-
-
-def _groups(frames: tuple[Frame, ...]) -> list[list[Frame]]:
-    """The modules of each block: one that overwrites its input is in that of the one before."""
-    groups: list[list[Frame]] = []
-    for frame in frames:
-        if groups and frame.call.overwrites:
-            groups[-1].append(frame)
-        else:
-            groups.append([frame])
-    return groups
-
-
-def _program(model: nn.Module, group: list[Frame]) -> Program:
-    programs = [_step(model.get_submodule(frame.call.name).forward, frame) for frame in group]
-    if len(programs) == 1:
-        return programs[0]
-
-    def program(*state: Any) -> State:
-        for each in programs:
-            state = each(*state)
-        return state
-
-    return program
+            if len(handed) != len(names):
+                missing = names[len(handed)]
+                raise NotARun(f"{missing} was not called, as it was when the model was planned")
 
 
 def _step(forward: Callable[..., Any], frame: Frame) -> Program:
@@ -183,70 +148,17 @@ def _check(call: Call, planned: Layout, leaves: list[Any], spec: TreeSpec, verb:
             f"{call.name} {verb} another structure than when the model was planned: plan it anew"
         )
     for leaf, number, value in zip(leaves, planned.leaves, planned.values, strict=True):
-        if torch.is_tensor(leaf) != (number is not None):
-            raise NotARun(f"{call.name} {verb} {_short(leaf)} where it had {_kind(number, value)}")
-        if number is None and not (type(leaf) is type(value) and leaf == value):
-            raise NotARun(f"{call.name} {verb} {_short(leaf)} where it had {value!r}: plan it anew")
-
-
-def _short(leaf: object) -> str:
-    return "a tensor" if torch.is_tensor(leaf) else repr(leaf)
-
-
-def _kind(number: int | None, value: object) -> str:
-    return repr(value) if number is None else "a tensor"
+        same = torch.is_tensor(leaf)
+        if number is None:
+            same = type(leaf) is type(value) and leaf == value
+        if not same:
+            now = "a tensor" if torch.is_tensor(leaf) else repr(leaf)
+            then = "a tensor" if number is not None else repr(value)
+            raise NotARun(f"{call.name} {verb} {now} where it had {then}: plan it anew")
 
 
 class NotARun(RuntimeError):
     """Wrapped modules are not each fed by the one before, or used for something else."""
-
-
-class _Relay:
-    """What stands in for the forwards of wrapped modules during one run of the model.
-
-    ``handed``: what each module that was called so far hands to the next. ``besides``: what they
-    return to the model.
-    """
-
-    def __init__(self, blocks: WrappedBlocks, work: Callable[..., State]) -> None:
-        self.names = [frame.call.name for frame in blocks.frames]
-        self.frames, self.work = blocks.frames, work
-        self.handed: list[torch.Tensor] = []
-        self.shared: list[torch.Tensor] = []
-        self.result: torch.Tensor | None = None
-        self.besides: list[torch.Tensor] = []
-
-    def forward(self, i: int, /, *args: Any, **kwargs: Any) -> Any:
-        """Module ``i`` is called."""
-        frame, handed = self.frames[i], self.handed
-        given, spec = tree_flatten((args, kwargs))
-        _check(frame.call, frame.call.given, given, spec, "is given")
-        x, shared = given[frame.taken], [given[place] for place in frame.shared]
-        if i == 0 and not handed:
-            self.shared = shared
-            state = self.work(x, *shared)
-            self.result, self.besides = state[0], list(state[1 + len(shared) :])
-        same = all(one is two for one, two in zip(shared, self.shared, strict=True))
-        if len(handed) != i or (i and x is not handed[-1]) or not same:
-            raise NotARun(
-                f"{self.names[i]} was not fed by the module before it, as it was when the model "
-                "was planned: plan it with other modules"
-            )
-        leaves = list(frame.call.returned.values)
-        for place in frame.besides:
-            leaves[place] = self.besides.pop(0)
-        assert self.result is not None
-        if i + 1 == len(self.names):
-            handed.append(self.result)
-        else:
-            handed.append(_Token.of(self.names[i], self.names[i + 1]))
-        leaves[frame.made] = handed[-1]
-        return tree_unflatten(leaves, frame.call.returned.spec)
-
-    def finish(self) -> None:
-        if len(self.handed) != len(self.names):
-            missing = self.names[len(self.handed)]
-            raise NotARun(f"{missing} was not called, as it was when the model was planned")
 
 
 class _Token(torch.Tensor):

@@ -1,6 +1,6 @@
 """A model as torch's compiler captures it: graphs with guards, cut into blocks.
 
-The arrows: ``watching <- cutting <- pieces <- graphs <- inside``.
+The arrows: ``modes <- watching <- cutting <- pieces <- graphs <- inside``.
 """
 
 from sublinear.capture.graphs import Graph, Graphs

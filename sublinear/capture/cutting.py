@@ -124,54 +124,44 @@ def crossing(nodes: list[fx.Node], end: int, inputs: Sequence[fx.Node] = ()) -> 
     return found
 
 
+def _outside(seen: Seen) -> set[int]:
+    """The storages that the graph does not make itself."""
+    inputs = [storages for node, storages in seen.storages.items() if node.op in OUTSIDE]
+    return set[int]().union(*inputs)
+
+
 def _bytes_across(nodes: list[fx.Node], seen: Seen) -> list[int]:
     """Bytes of the storages that cross before each node, those of the graph's inputs left out."""
-    own = set[int]()
-    for node in nodes:
-        own |= seen.storages[node]
-    for node, made in seen.storages.items():
-        if node.op in OUTSIDE:
-            own -= made
+    outside = _outside(seen)
     sizes = []
     for end in range(len(nodes)):
         storages = set[int]()
         for node in crossing(nodes, end):
-            storages |= seen.storages[node] & own
+            storages |= seen.storages[node] - outside
         sizes.append(sum(seen.sizes[storage] for storage in storages))
     return sizes
 
 
 def _changes(nodes: list[fx.Node], seen: Seen) -> list[tuple[int, int]]:
     """From where a storage is made to where it is changed; all uses of an input that is."""
+    outside = _outside(seen)
     made: dict[int, int] = {}
+    uses: dict[int, list[int]] = {}
     for i, node in enumerate(nodes):
         for storage in seen.storages[node]:
             made.setdefault(storage, i)
-    statistics = set[int]()
-    for node in seen.statistics:
-        statistics |= seen.storages[node]
-    uses = _uses(nodes, seen)
+        for other in node.all_input_nodes:
+            for storage in seen.storages[other] & outside:
+                uses.setdefault(storage, []).append(i)
+    statistics = set[int]().union(*(seen.storages[node] for node in seen.statistics))
     found = []
     for i, node in enumerate(nodes):
         for storage in seen.changed[node] - statistics:
-            if storage in uses:
+            if storage in outside:
                 found.append((min(uses[storage]), max(uses[storage])))
             else:
                 found.append((made[storage], i))
     return found
-
-
-def _uses(nodes: list[fx.Node], seen: Seen) -> dict[int, list[int]]:
-    """Where nodes use each storage of what the graph does not make itself."""
-    uses: dict[int, list[int]] = {}
-    for node, storages in seen.storages.items():
-        if node.op in OUTSIDE:
-            uses |= {storage: [] for storage in storages}
-    for i, node in enumerate(nodes):
-        for other in node.all_input_nodes:
-            for storage in seen.storages[other] & uses.keys():
-                uses[storage].append(i)
-    return uses
 
 
 def _modes(nodes: list[fx.Node], seen: Seen) -> list[tuple[int, int]]:

@@ -7,8 +7,7 @@ cuts each graph into pieces, and runs it as it is, unless somebody stands in for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import fx, nn
 from labkit.memory import saved_bytes
 from labkit.text import format_bytes
 from sublinear.blocks.blocks import State
-from sublinear.capture.pieces import CapturedBlocks, Pieces, not_cut, pieces_of
+from sublinear.capture.pieces import CapturedBlocks, Pieces, pieces_of
 from sublinear.capture.watching import Unplannable
 from sublinear.chain import Chain
 from sublinear.picture import picture
@@ -44,9 +43,8 @@ class Graphs:
         self.graphs: list[Graph] = []
         # Whether a run only shows which graphs there are, and what each saves for backward.
         self.listening = False
-        self._main: Graph | None = None
-        self._work: Work | None = None
-        self._spare = False
+        # A graph, what does its work instead, and whether no run of that is the one that counts.
+        self.instead: tuple[Graph, Work, bool] | None = None
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         graph = Graph(self, gm, example_inputs)
@@ -59,22 +57,13 @@ class Graphs:
         """Those that ran so far and are cut into pieces."""
         return [graph for graph in self.graphs if graph.blocks is not None]
 
-    @contextmanager
-    def standing_in(self, main: Graph, work: Work, *, spare: bool) -> Iterator[None]:
-        """Let ``work`` do what ``main`` does; ``spare``: no run of it is the one that counts."""
-        before = self._main, self._work, self._spare
-        try:
-            self._main, self._work, self._spare = main, work, spare
-            yield
-        finally:
-            self._main, self._work, self._spare = before
-
     def run(self, graph: Graph, values: list[Any]) -> Any:
         """What a graph that can be cut computes in a call."""
-        if self._main is not None and self._work is not None:
-            if not graph.like(self._main):
+        if self.instead is not None:
+            main, work, spare = self.instead
+            if not graph.like(main):
                 return graph.as_it_is(*values)
-            return self._work(*graph.blocks_for(values).frame(values, spare=self._spare))[0]
+            return work(*graph.blocks_for(values).frame(values, spare=spare))[0]
         if self.listening:
             return graph.heard(values)
         return self.by_plan(graph, values)
@@ -100,9 +89,12 @@ class Graph:
         self.note, self.saves, self.size = "", 0, -1
         self.chain: Chain | None = None
         self.plan: Plan | None = None
-        self.code = _code()
+        # Equal for what the compiler captures of the same code, under other guards.
+        compiling = torch._guards.CompileContext.current_compile_id()
+        self.code: Hashable = None if compiling is None else compiling.frame_id
         self.device = torch.device("cpu")
-        wanting = [value for value in example_inputs if _wants_gradient(value)]
+        tensors = filter(torch.is_tensor, example_inputs)
+        wanting = [tensor for tensor in tensors if tensor.requires_grad]
         self.trains = torch.is_grad_enabled() and bool(wanting)
         if not self.trains:
             return
@@ -137,9 +129,16 @@ class Graph:
     def may_be_cut(self, values: Sequence[Any]) -> bool:
         """Whether the inputs of a call allow that, too."""
         assert self.pieces is not None
-        if reason := not_cut(self.pieces, values):
-            self.pieces, self.note = None, reason
-        return not reason
+        places: dict[int, int] = {}
+        for i, value in enumerate(values):
+            if not torch.is_tensor(value) or value.layout is not torch.strided:
+                continue
+            other = places.setdefault(value.untyped_storage()._cdata, i)
+            if other != i and {i, other} & (self.pieces.changed | self.pieces.statistics):
+                self.note = "it changes in place one of two inputs that share memory"
+                self.pieces = None
+                return False
+        return True
 
     def heard(self, values: list[Any]) -> Any:
         """Run it as it is, and count what it saves."""
@@ -155,11 +154,6 @@ class Graph:
         """The plan of a graph that has one."""
         assert self.plan is not None
         return self.plan
-
-    @property
-    def planned_bytes(self) -> int:
-        """What its pieces keep for the backward pass without a plan."""
-        return self.known_plan.known_chain.saved_bytes
 
     def __str__(self) -> str:
         if self.plan is None:
@@ -193,13 +187,3 @@ def _copied(function: Any) -> Any:
     copy = FunctionType(code, space, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
-
-
-def _code() -> Hashable:
-    """Equal for what the compiler captures of the same code, under other guards."""
-    compiling = torch._guards.CompileContext.current_compile_id()
-    return None if compiling is None else compiling.frame_id
-
-
-def _wants_gradient(value: Any) -> bool:
-    return torch.is_tensor(value) and value.requires_grad

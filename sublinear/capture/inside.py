@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 
-from labkit.restore.attributes import patched
+from labkit.restore.attributes import exchanged, patched
 from sublinear.blocks.blocks import Keywords, State
 from sublinear.capture.graphs import Graph, Graphs, Work, compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
@@ -35,9 +35,7 @@ class InsideBlocks(CapturedBlocks):
     partial = True
 
     @classmethod
-    def of_graph(
-        cls, model: nn.Module, main: Graph, forward: Callable[..., Any], note: str = ""
-    ) -> InsideBlocks:
+    def of_graph(cls, model: nn.Module, main: Graph, forward: Callable[..., Any]) -> InsideBlocks:
         """Those of a graph that has run once."""
         own = main.blocks
         assert own is not None
@@ -46,7 +44,6 @@ class InsideBlocks(CapturedBlocks):
             own.names,
             own.inside,
             own.programs,
-            note,
             pieces=own.pieces,
             example=own.example,
             graphs=main.backend,
@@ -55,26 +52,18 @@ class InsideBlocks(CapturedBlocks):
         )
 
     def shapes(self, i: int) -> str:
-        sizes = []
-        for tensor in self.tensors(i).values():
-            if isinstance(tensor, nn.Parameter):
-                sizes.append("x".join(map(str, tensor.shape)) or "1")
-        return self.in_words(sizes)
+        return self.in_words(each for each in self.tensors(i) if isinstance(each, nn.Parameter))
 
     def around(
         self, work: Work, original: Callable[..., Any], args: State, kwargs: Keywords
     ) -> Any:
-        assert self.main is not None
-        with self.graphs.standing_in(self.main, work, spare=False):
+        with patched(self.graphs, "instead", (self.main, work, False)):
             return self.forward(*args, **kwargs)
 
-    @contextmanager
-    def standing_in(self, work: Work) -> Iterator[None]:
+    def standing_in(self, work: Work) -> AbstractContextManager[None]:
         """Let ``work`` do what the graph does, in a run of the model that leaves no trace."""
-        assert self.main is not None
-        replaced = patched(self.model, "forward", self.forward)
-        with self.graphs.standing_in(self.main, work, spare=True), replaced:
-            yield
+        instead = (self.graphs, "instead", (self.main, work, True))
+        return exchanged([instead, (self.model, "forward", self.forward)])
 
 
 def captured_blocks(model: nn.Module, args: State, kwargs: Keywords) -> InsideBlocks:
@@ -114,16 +103,13 @@ def heard(graphs: Graphs, run: Callable[[], object]) -> Graph:
 
     Raises ValueError where there is none.
     """
-    graphs.listening = True
     try:
-        with torch.enable_grad(), without_memory():
+        with torch.enable_grad(), without_memory(), patched(graphs, "listening", True):
             run()
     # The compiler asserts what it holds for impossible of itself.
     except (TorchDynamoException, AssertionError) as error:
         line = (str(error).splitlines() or [""])[0]
         raise ValueError(f"torch's compiler fails ({type(error).__name__}: {line})") from error
-    finally:
-        graphs.listening = False
     if not graphs.cut:
         notes = "; ".join(dict.fromkeys(filter(None, (each.note for each in graphs.graphs))))
         raise ValueError(

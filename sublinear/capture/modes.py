@@ -7,7 +7,7 @@ level of nesting, with which torch keeps 16-bit copies of weights for good, in a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -20,16 +20,14 @@ def autocast_level() -> int:
     return level
 
 
-@contextmanager
-def ended_modes(device: str) -> Iterator[None]:
-    """Where the block raises, autocast, grad mode and levels of vmap are as before it."""
+def keeping_modes(device: str) -> Callable[[], None]:
+    """What puts autocast on a device, grad mode and levels of vmap back as they are now."""
     level, grad = autocast_level(), torch.is_grad_enabled()
     enabled, kind = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     cached = torch.is_autocast_cache_enabled()
     mapped = torch._C._functorch.get_dynamic_layer_stack_depth()
-    try:
-        yield
-    except BaseException:
+
+    def put_back() -> None:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(mapped)
         torch.set_grad_enabled(grad)
         torch.set_autocast_enabled(device, enabled)
@@ -39,4 +37,16 @@ def ended_modes(device: str) -> Iterator[None]:
             torch.autocast_decrement_nesting()
         if not level:
             torch.clear_autocast_cache()
+
+    return put_back
+
+
+@contextmanager
+def ended_modes(device: str) -> Iterator[None]:
+    """Where the block raises, they are as before it."""
+    put_back = keeping_modes(device)
+    try:
+        yield
+    except BaseException:
+        put_back()
         raise

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from sublinear.blocks.blocks import Blocks, Entry, Keywords, Program, State
+from sublinear.blocks.blocks import Blocks, Keywords, Program, State
 from sublinear.capture.compiled import compiled
 from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
 from sublinear.capture.modes import ended_modes
-from sublinear.capture.watching import Unplannable, name_of, watch
+from sublinear.capture.watching import Unplannable, name_of, switches, watch
 
 
 @dataclass(frozen=True)
@@ -135,16 +135,7 @@ def _piece(
     takes = tuple(numbers[node] for node in own)
     recurrent = any(name_of(node) in RECURRENT for node in nodes)
     run = fx.GraphModule(gm, graph)
-    return Piece(_name(nodes), run, takes, last, work, recurrent, _switches(nodes))
-
-
-def _switches(nodes: list[fx.Node]) -> str:
-    """The device of the autocast that nodes switch; empty where they switch no mode."""
-    for node in nodes:
-        if name_of(node) == "_enter_autocast":
-            return str(node.args[0])
-    others = {"_set_grad_enabled", "_vmap_increment_nesting"}
-    return "cpu" if others & set(map(name_of, nodes)) else ""
+    return Piece(_name(nodes), run, takes, last, work, recurrent, switches(nodes))
 
 
 def _work(nodes: list[fx.Node], given: list[fx.Node], leaving: Any) -> Hashable:
@@ -170,12 +161,8 @@ def _name(nodes: list[fx.Node]) -> str:
         return first.name
     # Without the argument that the model came in by.
     path = re.sub(r"^L\['\w+'\](\[\d+\])?", "", stack[-1][0])
-    path = re.sub(r"\._modules\['(\w+)'\]|\['(\w+)'\]|\[(\d+)\]", _dotted, path)
+    path = re.sub(r"(\._modules)?\['?(\w+)'?\]", r".\2", path)
     return path.lstrip(".").removeprefix("_orig_mod.") or first.name
-
-
-def _dotted(match: re.Match[str]) -> str:
-    return "." + next(filter(None, match.groups()))
 
 
 class Frame:
@@ -282,16 +269,9 @@ class CapturedBlocks(Blocks):
     def modules(self, i: int) -> Iterator[nn.Module]:
         return iter(())
 
-    def tensors(self, i: int) -> dict[str, torch.Tensor]:
-        found: dict[torch.Tensor, str] = {}
-        for number in self.pieces.rows[i].takes:
-            value = self.example[number]
-            if torch.is_tensor(value):
-                found.setdefault(value, str(number))
-        return {name: tensor for tensor, name in found.items()}
-
-    def parameters(self, i: int) -> list[Entry]:
-        return []
+    def tensors(self, i: int) -> list[torch.Tensor]:
+        taken = [self.example[number] for number in self.pieces.rows[i].takes]
+        return list(dict.fromkeys(filter(torch.is_tensor, taken)))
 
     def overwrites(self, i: int) -> bool:
         return self.pieces.rows[i].recurrent
@@ -332,15 +312,3 @@ def _program(i: int) -> Program:
         return (leaving,) if piece.last else (frame, *leaving)
 
     return program
-
-
-def not_cut(pieces: Pieces, values: Sequence[Any]) -> str:
-    """Why the inputs of a call forbid to cut, if so: one that is changed is another one as well."""
-    places: dict[int, int] = {}
-    for i, value in enumerate(values):
-        if not torch.is_tensor(value) or value.layout is not torch.strided:
-            continue
-        other = places.setdefault(value.untyped_storage()._cdata, i)
-        if other != i and {i, other} & (pieces.changed | pieces.statistics):
-            return "it changes in place one of two inputs that share memory"
-    return ""

@@ -8,19 +8,20 @@ without a trace (`torch.nn.functional.batch_norm` counts no version), so they ar
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import fx
+from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
-# They write what they are given as running_mean and running_var, the second and third argument.
-_NORMS = ("batch_norm", "instance_norm")
-_STATISTICS = (("running_mean", 1), ("running_var", 2))
-_TRAINS = {"batch_norm": ("training", 5), "instance_norm": ("use_input_stats", 5)}
-_TRAINS_BY_DEFAULT = {"batch_norm": False, "instance_norm": True}
+from labkit.restore import giving_back
+from sublinear.capture.modes import keeping_modes
+
+# They write their running_mean and running_var where this argument says so.
+_NORMS = {functional.batch_norm: "training", functional.instance_norm: "use_input_stats"}
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
@@ -52,6 +53,15 @@ def name_of(node: fx.Node) -> str:
     return name
 
 
+def switches(nodes: list[fx.Node]) -> str:
+    """The device of the autocast that nodes switch; empty where they switch no mode."""
+    for node in nodes:
+        if name_of(node) == "_enter_autocast":
+            return str(node.args[0])
+    others = {"_set_grad_enabled", "_vmap_increment_nesting"}
+    return "cpu" if others & set(map(name_of, nodes)) else ""
+
+
 def watch(gm: fx.GraphModule) -> Seen:
     """Raises `Unplannable` where the graph does not run on fake tensors."""
     fakes = []
@@ -64,8 +74,9 @@ def watch(gm: fx.GraphModule) -> Seen:
     if mode is None:
         raise Unplannable("it has no tensor as an input")
     watcher = _Watcher(gm)
+    device = switches(list(gm.graph.nodes)) or "cpu"
     try:
-        with mode, torch.no_grad(), watcher.modes:
+        with mode, torch.no_grad(), giving_back(keeping_modes(device)):
             copies = [fake.clone() if torch.is_tensor(fake) else fake for fake in fakes]
             watcher.run(*copies)
     # Whatever an operator raises for a fake tensor.
@@ -79,16 +90,10 @@ def watch(gm: fx.GraphModule) -> Seen:
 
 
 class _Watcher(fx.Interpreter):
-    """``modes``: closes those autocasts and levels of torch.func that an error has left open."""
-
     def __init__(self, gm: fx.GraphModule) -> None:
         # All values stay alive, so that no two storages have the same identity.
         super().__init__(gm, garbage_collect_values=False)
         self.seen = Seen()
-        self.modes = ExitStack()
-        self.open: list[Any] = []
-        self.level = torch._C._functorch.get_dynamic_layer_stack_depth()
-        self.modes.callback(self._close)
 
     def run_node(self, n: fx.Node) -> Any:
         given = tensors(fx.map_arg((n.args, n.kwargs), lambda node: self.env[node]))
@@ -109,20 +114,15 @@ class _Watcher(fx.Interpreter):
                 changed.add(identity(value))
         made = tensors(result)
         for tensor in made:
-            self.seen.sizes[identity(tensor)] = hint(tensor.untyped_storage().nbytes())
+            size: Any = tensor.untyped_storage().nbytes()
+            if isinstance(size, torch.SymInt):
+                # What the compiler has seen for one that may vary; 0 if nothing.
+                size = size.node.hint or 0
+            self.seen.sizes[identity(tensor)] = int(size)
         self.seen.storages[n] = frozenset(map(identity, made))
         self.seen.changed[n] = frozenset(changed)
         self.seen.values[n] = result
-        if name_of(n) == "_enter_autocast":
-            self.open.append(result)
-        elif name_of(n) == "_exit_autocast":
-            self.open.remove(self.env[n.all_input_nodes[0]])
         return result
-
-    def _close(self) -> None:
-        while self.open:
-            torch.amp.autocast_mode._exit_autocast(self.open.pop())
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.level)
 
 
 def tensors(tree: object) -> list[torch.Tensor]:
@@ -141,36 +141,23 @@ def identity(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def hint(size: Any) -> int:
-    """A number of bytes, or what the compiler has seen for one that may vary; 0 if nothing."""
-    if isinstance(size, torch.SymInt):
-        known = size.node.hint
-        return 0 if known is None else int(known)
-    return int(size)
-
-
 def _written(node: fx.Node) -> list[fx.Node]:
     """The running statistics that a norm writes."""
-    name = name_of(node)
-    if name not in _NORMS:
+    function: Any = node.target
+    if function not in _NORMS:
         return []
-    if not _argument(node, *_TRAINS[name], _TRAINS_BY_DEFAULT[name]):
+    given = inspect.signature(function).bind(*node.args, **node.kwargs)
+    given.apply_defaults()
+    if not given.arguments[_NORMS[function]]:
         return []
-    found = [_argument(node, *place, None) for place in _STATISTICS]
+    found = [given.arguments[name] for name in ("running_mean", "running_var")]
     return [value for value in found if isinstance(value, fx.Node)]
-
-
-def _argument(node: fx.Node, name: str, place: int, default: object) -> Any:
-    if name in node.kwargs:
-        return node.kwargs[name]
-    return node.args[place] if len(node.args) > place else default
 
 
 def _is_statistic(node: fx.Node) -> bool:
     """Whether all that is done with an input is that norms write it."""
-    users = list(node.users)
-    return bool(users) and all(node in _written(user) and _once(node, user) for user in users)
-
-
-def _once(node: fx.Node, user: fx.Node) -> bool:
-    return [*user.args, *user.kwargs.values()].count(node) == 1
+    for user in node.users:
+        once = [*user.args, *user.kwargs.values()].count(node) == 1
+        if not (once and node in _written(user)):
+            return False
+    return bool(node.users)

@@ -10,17 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
-from torch.utils._pytree import tree_map_only
 
 from sublinear.blocks import Blocks, State
 from sublinear.chain import Around
-from sublinear.probe import MemoryProbe
-from sublinear.profiling.tensors import Place, layout_of, leaves, size_of, tensors
-from sublinear.profiling.training import Training
+from sublinear.probe import MemoryProbe, probing
+from sublinear.profiling.tensors import (
+    Gradients,
+    Place,
+    cut_off,
+    leaves,
+    place_of,
+    size_of,
+    tensors,
+)
+from sublinear.profiling.training import Training, drop_gradients
 
 # Bytes of the gradients that were made, by the identity of their parameters.
 Made = dict[int, int]
@@ -57,7 +62,7 @@ def surroundings(
     torch.clear_autocast_cache()
     if accumulate:
         fill_gradients(model.parameters())
-    with MemoryProbe(device) as probe:
+    with probing(device) as probe:
         step = _LastBlockOnly(blocks, task, state, probe)
         step.loss().backward()
         step.finish()
@@ -89,12 +94,6 @@ def _own_gradients(output: object) -> list[Place | None]:
     return found
 
 
-def drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
-    """As ``zero_grad`` of a model."""
-    for parameter in parameters:
-        parameter.grad = None
-
-
 def gradients_made(parameters: Iterable[torch.Tensor]) -> Made:
     """The gradients that parameters have now."""
     made = {}
@@ -121,7 +120,7 @@ class _LastBlockOnly:
         self.made: Made = {}
         self.arrived = self.handed_over = False
         self.held: list[torch.Tensor | None] = []
-        self.entering: tuple[torch.Tensor | None, ...] = ()
+        self.entering: Gradients = {}
 
     def loss(self) -> torch.Tensor:
         task = self.task
@@ -132,16 +131,7 @@ class _LastBlockOnly:
 
     def gradients(self) -> list[Place | None]:
         """Where those of the last block's output lie."""
-        found: list[Place | None] = []
-        for gradient in self.held:
-            if gradient is None:
-                found.append(None)
-            elif gradient.layout is not torch.strided:
-                found.append(Place(id(gradient), size_of(gradient)))
-            else:
-                storage = gradient.untyped_storage()
-                found.append(Place(storage._cdata, storage.nbytes()))
-        return found
+        return [None if gradient is None else place_of(gradient) for gradient in self.held]
 
     def arrive(self) -> None:
         """Up to here, the gradient of the last block's output, the code behind it has run."""
@@ -149,7 +139,7 @@ class _LastBlockOnly:
         self.behind.end()
         self.made = gradients_made(self.blocks.model.parameters())
 
-    def hand_over(self, entering: tuple[torch.Tensor | None, ...]) -> None:
+    def hand_over(self, entering: Gradients) -> None:
         """From here on the code before the blocks runs; ``entering``: gradients of the last one."""
         if not self.arrived:
             self.arrive()
@@ -176,7 +166,8 @@ class _LastBlockOnly:
 
     def _stand_in(self, *fed: object) -> State:
         self.fed, self.saved_bytes = fed, self.probe.added
-        return self._last_block(_linked(self, fed, self.state))
+        into = [tensor for tensor in tensors(fed) if tensor.requires_grad]
+        return self._last_block(cut_off(self.state, self.hand_over, into))
 
     def _last_block(self, state: State) -> State:
         """What leaves it, held by nobody else: it dies when its backward does not need it."""
@@ -189,38 +180,3 @@ class _LastBlockOnly:
                 tensor.grad_fn.register_prehook(note)
         self.behind.begin()
         return output
-
-
-def _linked(step: _LastBlockOnly, fed: State, state: State) -> State:
-    """The values of ``state``, whose backward goes on at ``fed``."""
-    into = [tensor for tensor in tensors(fed) if tensor.requires_grad]
-    found = [tensor.detach() for tensor in tensors(state)]
-    wanted = [i for i, tensor in enumerate(tensors(state)) if tensor.requires_grad]
-    if wanted:
-        inside = [found[i] for i in wanted]
-        # So that what leaves needs a gradient, where nothing that is fed does.
-        token = torch.zeros((), requires_grad=True, device=inside[0].device)
-        linked = _Link.apply(step, len(into), token, *into, *inside)
-        for i, tensor in zip(wanted, linked, strict=True):
-            found[i] = tensor
-    values = iter(found)
-    joined: State = tree_map_only(torch.Tensor, lambda _: next(values), state)
-    return joined
-
-
-class _Link(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, step: _LastBlockOnly, count: int, token: torch.Tensor, *tensors: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.step, ctx.rest = step, len(tensors) - count
-        ctx.layouts = [layout_of(tensor) for tensor in tensors[:count]]
-        ctx.set_materialize_grads(False)
-        return tuple(tensor.detach() for tensor in tensors[count:])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        ctx.step.hand_over(gradients)
-        ones = [layout.ones() for layout in ctx.layouts]
-        return (None, None, None, *ones, *[None] * ctx.rest)

@@ -12,40 +12,33 @@ from collections.abc import Callable, Collection, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keep_only
 from sublinear.blocks import Blocks, State
-from sublinear.blocks.generators import without_generators
+from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
-from sublinear.probe import Clock, MemoryProbe
-from sublinear.profiling.around import (
-    Made,
-    Surroundings,
-    drop_gradients,
-    fill_gradients,
-    gradients_made,
-    surroundings,
-)
+from sublinear.probe import Clock, MemoryProbe, probing
+from sublinear.profiling.around import Made, Surroundings, fill_gradients, surroundings
 from sublinear.profiling.estimate import FusedAttention
-from sublinear.profiling.operators import Operators
 from sublinear.profiling.steady import fastest
 from sublinear.profiling.tensors import (
     Arrival,
     Watched,
     before_block,
+    bytes_of,
     leaves,
     pull_on,
     size_of,
     storages,
     tensors,
 )
-from sublinear.profiling.training import Training
+from sublinear.profiling.training import Training, drop_gradients
 from sublinear.profiling.twins import likeness
 from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics
 
@@ -54,13 +47,27 @@ Way = Callable[..., State]
 
 
 @dataclass(frozen=True)
-class OptionRun:
-    """An option, what left the block, and gradients: of parameters by identity, inputs by place."""
+class Try:
+    """Bytes of one way to run a block, and gradients: of parameters by identity, inputs by place.
 
-    option: Option
-    leaving: State
+    ``made``: bytes of those of parameters, ``pulled``: of those of what leaves the block, which the
+    bench made; ``handed_on``: see `Watched.handed_on`.
+    """
+
+    saved: int
+    forward_peak: int
+    backward_peak: int
+    pulled: int
+    made: int
+    handed_on: int
     gradients: dict[int, torch.Tensor]
-    arrivals: tuple[Arrival | None, ...]
+    arrivals: tuple[Arrival, ...]
+
+    def option(self, name: str, ahead: float, back: float) -> Option:
+        """The way as an option that takes so many seconds."""
+        saved = max(0, self.saved)
+        peak = self.backward_peak - self.saved - self.pulled - self.made
+        return Option(name, saved, ahead, back, max(saved, self.forward_peak), peak)
 
 
 @dataclass(frozen=True)
@@ -75,35 +82,6 @@ class Saves:
     count: int = 0
 
 
-@dataclass
-class _Rerun:
-    """Peak bytes of a checkpoint: of its forward, ``bare``, while its block runs again, and then.
-
-    ``backward`` is without the gradients of parameters.
-    """
-
-    bare: int = 0
-    forward: int = 0
-    backward: int = 0
-
-    def watching(self, run: Way, probe: MemoryProbe) -> Way:
-        """``run``, whose second time is ``forward``."""
-        times = 0
-
-        def watched(*state: object) -> State:
-            nonlocal times
-            times += 1
-            try:
-                return run(*state)
-            finally:
-                # Also where torch has stopped it.
-                if times > 1:
-                    self.forward = probe.peak
-                    probe.restart()
-
-        return watched
-
-
 @dataclass(frozen=True)
 class BlockRun:
     """A block, what left it, and the gradients that it makes."""
@@ -111,7 +89,7 @@ class BlockRun:
     block: Block
     leaving: State
     made: Made
-    arrivals: tuple[Arrival | None, ...]
+    arrivals: tuple[Arrival, ...]
     saves: Saves
     numbers: tuple[int, ...] = ()
 
@@ -137,6 +115,8 @@ class Bench:
         self.device, self.clock = device, clock
         self.repeats, self.options, self.accumulate = repeats, options, accumulate
         self.tensor_seconds = tensor_seconds
+        # Of the try under way.
+        self.probe: MemoryProbe
         self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
         # Found once: a large model takes long to say them.
         self.parameters = list(self.model.parameters())
@@ -148,23 +128,24 @@ class Bench:
 
     def chain(self, task: Training, on_block: Callable[[], object] | None = None) -> Chain:
         """All blocks, and what runs around them; without what `profile` knows besides."""
+        refuse_generators(self.blocks)
         state = self._entering(task)
         numbers = _Numbers(self._lasting)
-        entered = numbers.crossing(state)
+        entered, _ = numbers.crossing(state)
         rows: list[Block] = []
         runs: list[BlockRun] = []
         for i in range(len(self.blocks)):
             last = state
             run = self.block(i, state)
             state = run.leaving
-            crossing = numbers.crossing(state)
+            crossing, places = numbers.crossing(state)
             size = sum(size for _, size in crossing)
             rows.append(replace(run.block, crossing=crossing, output_bytes=size))
-            runs.append(replace(run, leaving=(), numbers=numbers.of(state)))
+            runs.append(replace(run, leaving=(), numbers=places))
             if on_block is not None:
                 on_block()
         around = surroundings(self.blocks, self.device, task, last, self.accumulate)
-        rows = _with_waiting(_with_gradients(rows, runs, around), runs, entered)
+        rows = _with_released(_with_gradients(rows, runs, around), runs, entered)
         inputs: Crossing = entered
         if self.blocks.partial:
             inputs = tuple(storages((task.args, task.kwargs)))
@@ -198,7 +179,7 @@ class Bench:
             if found is not None:
                 return found
         measured = self._measured(i, state)
-        places = {id(tensor): n for n, tensor in enumerate(self.blocks.tensors(i).values())}
+        places = {id(tensor): n for n, tensor in enumerate(self.blocks.tensors(i))}
         made = [(places[owner], size) for owner, size in measured.made.items() if owner in places]
         if len(made) == len(measured.made):
             self._twins[key] = replace(measured, leaving=()), made
@@ -212,12 +193,12 @@ class Bench:
         torch.clear_autocast_cache()
         inputs = leaves(state)
         spare = frozen_statistics(tuple(self.blocks.modules(i)))
-        with spare, MemoryProbe(self.device) as probe:
+        with spare, probing(self.device) as probe:
             after = self._run(i, *inputs)
             saved = max(0, probe.added)
         if saved != twin.block.options[0].saved_bytes:
             return None
-        owners = [id(tensor) for tensor in self.blocks.tensors(i).values()]
+        owners = [id(tensor) for tensor in self.blocks.tensors(i)]
         block = replace(twin.block, name=self.blocks.names[i], shapes=self.blocks.shapes(i))
         own = {owners[place]: size for place, size in made}
         return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves)
@@ -226,38 +207,32 @@ class Bench:
         modules = tuple(self.blocks.modules(i))
         run = partial(self._run, i)
         name = self.blocks.names[i]
+        bare_seconds = 0.0
 
-        def watched() -> State:
-            with without_generators(name, self.model, modules):
-                return run(*state)
+        def bare() -> State:
+            nonlocal bare_seconds
+            after, bare_seconds = self._bare(run, state)
+            return after
 
-        bare = _Bare(self, run, state)
         set_rng_state(self.begin)
-        check_repeatable(name, watched, self.model, modules, state, again=bare)
+        check_repeatable(name, run, self.model, modules, state, again=bare)
         with frozen_statistics(modules):
+            # What runs with nobody watching is what leaves the block.
+            ahead, back, leaving = self._seconds(run, state)
             listener = _Listener()
-            full = self._full(run, state, listener)
-            options = self._options(i, run, state, full, listener.operators.seen)
-            options, seconds = _ordered(options, bare.seconds)
-            rerun = self._rerun(run, state)
-        crossing = sum(size for _, size in storages(full.leaving))
-        pulled = _pulled(full.leaving)
+            full = self.tried(run, state, listener)
+            options = self._options(i, run, state, full, (ahead, back), listener.operators.seen)
+            options, seconds = _ordered(options, bare_seconds)
+            peak, rerun = self._rerun(run, state)
         made = {}
         for parameter in self.parameters:
             if id(parameter) in full.gradients and not self.accumulate:
                 made[id(parameter)] = size_of(full.gradients[id(parameter)])
+        seconds += self.tensor_seconds * listener.saves.count
         shapes = self.blocks.shapes(i)
-        block = Block(
-            name,
-            crossing,
-            options,
-            0,
-            rerun.bare,
-            seconds + self.tensor_seconds * listener.saves.count,
-            rerun=Rerun(max(0, rerun.forward - pulled), rerun.backward - pulled),
-            shapes=shapes,
-        )
-        return BlockRun(block, full.leaving, made, full.arrivals, listener.saves)
+        size = bytes_of(leaving)
+        block = Block(name, size, options, 0, peak, seconds, rerun=rerun, shapes=shapes)
+        return BlockRun(block, leaving, made, full.arrivals, listener.saves)
 
     def _run(self, i: int, *state: object) -> State:
         """One block, as it would run on the device that is meant."""
@@ -267,121 +242,135 @@ class Bench:
             return self.blocks.run(i, *state)
 
     def _options(
-        self, i: int, run: Way, state: State, full: OptionRun, operators: set[object]
+        self,
+        i: int,
+        run: Way,
+        state: State,
+        full: Try,
+        seconds: tuple[float, float],
+        operators: set[object],
     ) -> tuple[Option, ...]:
         """All options. Two that keep the same of the block's ``operators`` are measured once."""
-        found = [full.option]
+        plain = full.option(MENU[0][0], *seconds)
+        found = [plain]
         known: dict[frozenset[object], Option] = {}
         for number in range(1, self.options):
             label, kept = MENU[number]
             here = kept & operators
             if i + 1 == len(self.blocks):
                 # Its own run again would come right after it, beside what the loss needs.
-                known[here] = full.option
+                known[here] = plain
             elif here not in known:
-                known[here] = self._selective(i, number, run, state, full)
+                known[here] = self._selective(i, number, run, state, full, plain)
             found.append(replace(known[here], name=label))
         return tuple(found)
 
-    def _selective(self, i: int, number: int, run: Way, state: State, full: OptionRun) -> Option:
-        """An option of the menu; saving all under its name, where it does not work."""
-        label = MENU[number][0]
+    def _selective(
+        self, i: int, number: int, run: Way, state: State, full: Try, plain: Option
+    ) -> Option:
+        """An option of the menu; saving all, where it does not work."""
         contexts = partial(keep_only, number)
 
         def way(*state: object) -> State:
             return checkpointed(drawing_alike(run), state, contexts)
 
-        instead = replace(full.option, name=label)
         if self.blocks.overwrites(i):
             # `apply` refuses it.
-            return instead
+            return plain
         try:
-            found = self.option(label, way, state)
+            found = self.tried(way, state)
         except RuntimeError as error:
             if "mutated" not in str(error):
                 raise
-            return instead
+            return plain
         # What an option keeps may be overwritten in place, which torch does not always notice.
         if found.gradients.keys() != full.gradients.keys():
-            return instead
+            return plain
         for key, gradient in full.gradients.items():
             if not same(gradient, found.gradients[key], full.gradients.values()):
-                return instead
-        ahead, back = full.option.forward, full.option.backward
-        if found.option.saved_bytes < full.option.saved_bytes:
-            ahead, back, _ = self._seconds(way, state)
-        else:
+                return plain
+        if found.saved >= plain.saved_bytes:
             # Nobody chooses it: it saves nothing, and computes all again.
-            back += ahead
-        return replace(found.option, forward=ahead, backward=back)
+            return found.option("", plain.forward, plain.backward + plain.forward)
+        ahead, back, _ = self._seconds(way, state)
+        return found.option("", ahead, back)
 
-    def _rerun(self, run: Way, state: State) -> _Rerun:
-        """A checkpoint of the block alone: its forward, and its backward with the run again."""
-        torch.clear_autocast_cache()
-        set_rng_state(self.begin)
-        # A gradient that is a part of a larger one would be copied where it arrives at a leaf.
-        watched = Watched(state)
-        if self.accumulate:
-            fill_gradients(self.parameters)
-        rerun = _Rerun()
-        with MemoryProbe(self.device) as probe:
-            way = drawing_alike(rerun.watching(run, probe))
-            after = checkpointed(way, watched.state)
-            rerun.bare = max(0, probe.peak)
-            made = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
-            pull = watched.pull_on(after)
-            del after
-            probe.restart()
-            if pull is not None:
-                pull.backward()
-            rerun.backward = probe.peak + watched.handed_on(made)
-        if not self.accumulate:
-            rerun.backward -= sum(gradients_made(self.parameters).values())
-        drop_gradients(self.parameters)
-        return rerun
+    def _rerun(self, run: Way, state: State) -> tuple[int, Rerun]:
+        """Peaks of a checkpoint of the block alone: of its first run, and of its backward."""
 
-    def _full(self, run: Way, state: State, listener: _Listener) -> OptionRun:
-        """Bytes and seconds of a block that keeps all, and what leaves it."""
-        # What runs with nobody watching is what leaves the block.
-        ahead, back, leaving = self._seconds(run, state)
-        found = self.option(MENU[0][0], run, state, listener)
-        option = replace(found.option, forward=ahead, backward=back)
-        return replace(found, option=option, leaving=leaving)
+        times = again = 0
 
-    def option(
-        self, name: str, way: Way, state: State, listener: _Listener | None = None
-    ) -> OptionRun:
-        """Bytes of one way to keep a block; the ``listener`` notes what autograd saves in it."""
+        def watched(*state: object) -> State:
+            nonlocal times, again
+            times += 1
+            try:
+                return run(*state)
+            finally:
+                # Also where torch has stopped it.
+                if times > 1:
+                    again = self.probe.peak
+                    self.probe.restart()
+
+        def way(*state: object) -> State:
+            return checkpointed(drawing_alike(watched), state)
+
+        found = self.tried(way, state)
+        back = found.backward_peak + found.handed_on - found.made - found.pulled
+        return max(0, found.forward_peak), Rerun(max(0, again - found.pulled), back)
+
+    def tried(self, way: Way, state: State, listener: _Listener | None = None) -> Try:
+        """Bytes of one way to run a block; the ``listener`` notes what autograd saves in it."""
         torch.clear_autocast_cache()
         set_rng_state(self.begin)
         watched = Watched(state)
         if self.accumulate:
             fill_gradients(self.parameters)
-        with MemoryProbe(self.device) as probe:
+        with probing(self.device) as self.probe:
+            probe = self.probe
             with listener or nullcontext():
                 after = way(*watched.state)
             saved, forward_peak = probe.added, probe.peak
             if listener is not None:
                 listener.note(watched.state, after)
-            pulled = _pulled(after)
+            leaving = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
+            pulled = sum(tensor.nbytes for tensor in tensors(after) if tensor.requires_grad)
             pull = watched.pull_on(after)
             del after
             probe.restart()
             if pull is not None:
                 pull.backward()
             peak = probe.peak
-        gradients: dict[int, torch.Tensor] = {}
+        gradients = {}
         for parameter in self.parameters:
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
         made = 0 if self.accumulate else sum(map(size_of, gradients.values()))
-        gradients |= watched.arrived
         drop_gradients(self.parameters)
-        backward_peak = peak - saved - pulled - made
-        saved = max(saved, 0)
-        forward_peak = max(saved, forward_peak)
-        option = Option(name, saved, 0.0, 0.0, forward_peak, backward_peak)
-        return OptionRun(option, (), gradients, watched.arrivals())
+        handed_on, arrivals = watched.handed_on(leaving), watched.arrivals()
+        gradients |= watched.arrived
+        return Try(saved, forward_peak, peak, pulled, made, handed_on, gradients, arrivals)
+
+    def _bare(self, run: Way, state: State) -> tuple[State, float]:
+        """What leaves a block in a checkpoint, which saves nothing, and its seconds there."""
+        after: State = ()
+        last = 0.0
+
+        def timed(*inner: object) -> State:
+            # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
+            nonlocal last
+            begin = self.clock.now()
+            result = run(*inner)
+            last = self.clock.now() - begin
+            return result
+
+        def take() -> tuple[float]:
+            nonlocal after
+            set_rng_state(self.begin)
+            after = checkpointed(timed, leaves(state))
+            return (last,)
+
+        (seconds,) = fastest(take, self.repeats)
+        return after, seconds
 
     def _seconds(self, way: Way, state: State) -> tuple[float, float, State]:
         """The fastest forward and the fastest backward; what left the block."""
@@ -406,38 +395,32 @@ class Bench:
         return ahead, back, leaving
 
 
-class _Bare:
-    """Runs a block in a checkpoint, which saves nothing; the ``seconds`` that it takes there."""
+class _Operators(TorchDispatchMode):
+    """``seen``: the operators that code inside calls, whatever their overload."""
 
-    def __init__(self, bench: Bench, run: Way, state: State) -> None:
-        self.bench, self.run, self.state = bench, run, state
-        self.seconds = self._last = 0.0
+    # As torch's selective checkpoints, which are to see the same.
+    supports_higher_order_operators = True
+    ignore_compile_internals = classmethod(lambda cls: True)
 
-    def __call__(self) -> State:
-        after: State = ()
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[object] = set()
 
-        def take() -> tuple[float]:
-            nonlocal after
-            set_rng_state(self.bench.begin)
-            after = checkpointed(self._timed, leaves(self.state))
-            return (self._last,)
-
-        (self.seconds,) = fastest(take, self.bench.repeats)
-        return after
-
-    def _timed(self, *inner: object) -> State:
-        # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
-        begin = self.bench.clock.now()
-        after = self.run(*inner)
-        self._last = self.bench.clock.now() - begin
-        return after
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            # A wrapper: it unpacks itself, then its plain tensors come by here.
+            return NotImplemented
+        self.seen.add(getattr(func, "_overloadpacket", func))
+        return func(*args, **(kwargs or {}))
 
 
 class _Listener:
     """``with`` a forward inside: the ``operators`` that it calls; then ``saves``, of `note`."""
 
     def __init__(self) -> None:
-        self.operators, self.saves = Operators(), Saves()
+        self.operators, self.saves = _Operators(), Saves()
         self._count = 0
         # Weak: what is held would not die in the backward pass.
         self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
@@ -463,11 +446,6 @@ class _Listener:
             self._held[storage._cdata] = weakref.ref(storage)
         # Not itself: a node that holds its own output would never die without a backward.
         return tensor.detach()
-
-
-def _pulled(leaving: State) -> int:
-    """Bytes of the gradients that the bench makes of what leaves a block."""
-    return sum(tensor.nbytes for tensor in tensors(leaving) if tensor.requires_grad)
 
 
 def _ordered(options: tuple[Option, ...], bare: float) -> tuple[tuple[Option, ...], float]:
@@ -523,31 +501,26 @@ def _among(state: State, known: Collection[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _with_waiting(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
-    """The blocks with what the next one is the last to read, and does not save."""
+def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
+    """The blocks with what is released behind them."""
     # The last block that saves each storage.
-    saver = dict.fromkeys(_at(runs[0].numbers, runs[0].saves.leaving), 0)
-    for i, (run, following) in enumerate(pairwise(runs), 1):
-        saver |= dict.fromkeys(_at(run.numbers, following.saves.entering), i)
-        saver |= dict.fromkeys(_at(following.numbers, following.saves.leaving), i)
+    saver: dict[int, int] = {}
+    entering: tuple[int, ...] = ()
+    for i, run in enumerate(runs):
+        # What enters the chain is there all the time.
+        held = [entering[place] for place in run.saves.entering if i]
+        held += [run.numbers[place] for place in run.saves.leaving]
+        saver |= dict.fromkeys(held, i)
+        entering = run.numbers
     found = list(rows)
-    before = {number for number, _ in entered}
-    inputs = set(before)
     for i in range(len(rows) - 1):
         here, behind = dict(rows[i].crossing), dict(rows[i + 1].crossing)
-        waits, released = [], []
-        for number in here.keys() - behind.keys() - inputs:
-            if number not in saver and number not in before:
-                waits.append(number)
-            elif saver.get(number, NOBODY) <= i:
-                released.append((number, saver.get(number, NOBODY)))
-        found[i] = replace(found[i], waits=tuple(sorted(waits)), released=tuple(sorted(released)))
-        before = set(here)
+        released = []
+        for number in sorted(here.keys() - behind.keys() - dict(entered).keys()):
+            if (last := saver.get(number, NOBODY)) <= i:
+                released.append((number, last))
+        found[i] = replace(found[i], released=tuple(released))
     return found
-
-
-def _at(numbers: tuple[int, ...], places: frozenset[int]) -> set[int]:
-    return {numbers[place] for place in places}
 
 
 class _Numbers:
@@ -561,22 +534,15 @@ class _Numbers:
         self._count = 0
         self._known: dict[tuple[int, int], int] = {}
 
-    def crossing(self, state: State) -> Crossing:
-        """Numbers and bytes of what crosses the next cut."""
+    def crossing(self, state: State) -> tuple[Crossing, tuple[int, ...]]:
+        """Numbers and bytes of what crosses the next cut; the number of each tensor's storage."""
         here: dict[tuple[int, int], int] = {}
         for storage in storages(state):
             here[storage] = self._known.get(storage, self._count)
             self._count += 1
         self._known = here
-        return tuple(
-            (number, 0 if storage in self._lasting else size)
-            for (storage, size), number in here.items()
-        )
-
-    def of(self, state: State) -> tuple[int, ...]:
-        """The number of each tensor's storage, of those that were last counted."""
-        found = []
-        for tensor in tensors(state):
-            storage = tensor.untyped_storage()
-            found.append(self._known[storage._cdata, storage.nbytes()])
-        return tuple(found)
+        crossing = []
+        for (identity, size), number in here.items():
+            crossing.append((number, 0 if identity in self._lasting else size))
+        own = (tensor.untyped_storage() for tensor in tensors(state))
+        return tuple(crossing), tuple(here[each._cdata, each.nbytes()] for each in own)

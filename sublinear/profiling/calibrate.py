@@ -16,16 +16,11 @@ from torch import nn
 from sublinear.apply import checkpointed
 from sublinear.blocks import State
 from sublinear.chain import Block, Chain, Option
-from sublinear.probe import Clock, MemoryProbe
+from sublinear.probe import Clock, probing
 from sublinear.profiling.around import fill_gradients
 from sublinear.profiling.steady import fastest
-from sublinear.profiling.training import (
-    Training,
-    bytes_of,
-    clear_gradients,
-    optimizer_tensors,
-    restored,
-)
+from sublinear.profiling.tensors import bytes_of
+from sublinear.profiling.training import Training, drop_gradients, parameters, restored
 from sublinear.repeatable import drawing_alike
 
 # Runs of a checkpoint of next to nothing, of which the fastest counts; operators in a long one.
@@ -63,7 +58,7 @@ def _time_once(model: nn.Module, task: Training) -> StepSeconds:
     del output, value
     if task.optimizer is not None:
         task.optimizer.step()
-    clear_gradients(model, task.optimizer)
+    drop_gradients(parameters(model, task.optimizer))
     return StepSeconds(ahead - begin, back - turn, turn - ahead + clock.now() - back)
 
 
@@ -97,23 +92,17 @@ def _scaled(block: Block, ahead: float, back: float) -> Block:
     return replace(block, options=tuple(options), forward=block.forward * ahead)
 
 
-class CheckpointSeconds(NamedTuple):
-    """What a checkpoint takes beside its blocks, and what for each tensor that is saved in it."""
+def checkpoint_seconds(device: torch.device) -> tuple[float, float]:
+    """What a checkpoint takes beside its blocks, and what for each tensor that is saved in it.
 
-    each: float = 0.0
-    tensor: float = 0.0
-
-
-def checkpoint_seconds(device: torch.device) -> CheckpointSeconds:
-    """Measured on operators that take next to nothing.
-
-    They are the seconds of torch's and our own Python code, whatever the blocks are.
+    Measured on operators that take next to nothing: they are the seconds of torch's and our own
+    Python code, whatever the blocks are.
     """
     with torch.enable_grad():
         value = torch.ones((), device=device, requires_grad=True)
         one, many = _beside(1, value), _beside(MANY, value)
     tensor = max(0.0, (many - one) / (MANY - 1))
-    return CheckpointSeconds(max(0.0, one - tensor), tensor)
+    return max(0.0, one - tensor), tensor
 
 
 def _beside(count: int, value: torch.Tensor) -> float:
@@ -142,23 +131,24 @@ def _beside(count: int, value: torch.Tensor) -> float:
     return min(again) - min(bare) - min(plain)
 
 
-class StepBytes(NamedTuple):
-    """An optimizer's state, made or to be made by its first step, and what a step needs beside."""
+def step_bytes(model: nn.Module, task: Training, device: torch.device) -> tuple[int, int]:
+    """An optimizer's state, made or to be made by its first step, and what a step needs beside.
 
-    state: int = 0
-    beside: int = 0
-
-
-def step_bytes(model: nn.Module, task: Training, device: torch.device) -> StepBytes:
-    """Measured on gradients of 0: the optimizer has stepped then."""
+    Measured on gradients of 0: the optimizer has stepped then.
+    """
     optimizer = task.optimizer
     if optimizer is None:
-        return StepBytes()
+        return 0, 0
     fill_gradients(model.parameters())
-    if not bytes_of(optimizer_tensors(optimizer)):
+    if not state_bytes(optimizer):
         optimizer.step()
-    with MemoryProbe(device) as probe:
+    with probing(device) as probe:
         optimizer.step()
         beside = max(0, probe.peak)
-    clear_gradients(model, optimizer)
-    return StepBytes(bytes_of(optimizer_tensors(optimizer)), beside)
+    drop_gradients(parameters(model, optimizer))
+    return state_bytes(optimizer), beside
+
+
+def state_bytes(optimizer: torch.optim.Optimizer | None) -> int:
+    """Those of an optimizer's state now."""
+    return 0 if optimizer is None else bytes_of(list(optimizer.state.values()))

@@ -144,9 +144,6 @@ def on_meta(model: nn.Module, task: Training) -> tuple[nn.Module, Training]:
         memo[id(parameter)] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
     for buffer in model.buffers():
         memo[id(buffer)] = torch.empty_like(buffer, device="meta")
-    args, kwargs = tree_map_only(torch.Tensor, _to_meta, (task.args, task.kwargs))
+    given = task.args, task.kwargs
+    args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), given)
     return copy.deepcopy(model, memo), Training(args, kwargs, mean_of_outputs)
-
-
-def _to_meta(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to("meta")

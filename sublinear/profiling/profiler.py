@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from labkit.comparing import measuring
-from labkit.device import survive
+from labkit.device import check_current, survive
 from labkit.restore import preserve_rng
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks
@@ -17,16 +17,20 @@ from sublinear.blocks.blocks import sample_of
 from sublinear.chain import Chain
 from sublinear.probe import Clock
 from sublinear.profiling.bench import Bench
-from sublinear.profiling.calibrate import calibrated, checkpoint_seconds, step_bytes, time_step
+from sublinear.profiling.calibrate import (
+    calibrated,
+    checkpoint_seconds,
+    state_bytes,
+    step_bytes,
+    time_step,
+)
 from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
-from sublinear.profiling.tensors import tensors
+from sublinear.profiling.tensors import bytes_of, tensors
 from sublinear.profiling.training import (
     Inputs,
     Keywords,
     Loss,
     Training,
-    bytes_of,
-    optimizer_tensors,
     restored,
     training,
 )
@@ -78,7 +82,9 @@ def profile(
     if device is not None:
         chain = _estimated(model, task, device, menu, accumulate)
     else:
-        where = _device_of(model, first)
+        # A model may move its inputs.
+        where = next(model.parameters(), first).device
+        check_current(where)
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
             chain = measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
@@ -88,20 +94,15 @@ def profile(
 def _estimated(
     model: nn.Module, task: Training, roofline: Roofline, menu: int, accumulate: bool
 ) -> Chain:
-    state = bytes_of(optimizer_tensors(task.optimizer))
+    state = state_bytes(task.optimizer)
     model, task = on_meta(model, task)
     blocks = split(model, task.args, task.kwargs)
     clock = RooflineClock(roofline)
     with preserve_rng(), clock.counting():
         meta = torch.device("meta")
         chain = Bench(blocks, meta, clock, 1, menu, accumulate).chain(task)
-    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
-    if accumulate:
-        fixed += _gradients(model)
-    spare = spare_bytes(model)
-    return replace(
-        chain, fixed_bytes=fixed, device=str(roofline), source="estimated", spare_bytes=spare
-    )
+    chain = replace(chain, device=str(roofline), source="estimated")
+    return _with_fixed(chain, model, state, accumulate)
 
 
 def measured(
@@ -119,18 +120,9 @@ def measured(
         bench = Bench(blocks, where, Clock(), repeats, menu, accumulate, tensor)
         chain = bench.chain(task, on_block)
         state, beside = step_bytes(model, task, where)
-    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
-    if accumulate:
-        fixed += _gradients(model)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-    chain = replace(
-        chain,
-        fixed_bytes=fixed,
-        device=name,
-        step_bytes=beside,
-        spare_bytes=spare_bytes(model),
-        checkpoint_seconds=each,
-    )
+    chain = replace(chain, device=name, step_bytes=beside, checkpoint_seconds=each)
+    chain = _with_fixed(chain, model, state, accumulate)
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:
@@ -139,13 +131,15 @@ def measured(
     return calibrated(chain, step, wrapped=blocks.partial)
 
 
-def spare_bytes(model: nn.Module) -> int:
-    """Of the spare statistics of a planned model."""
-    return sum(buffer.nbytes for layer in norms(model.modules()) for buffer in layer.buffers())
-
-
-def _gradients(model: nn.Module) -> int:
-    return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+def _with_fixed(chain: Chain, model: nn.Module, state: int, accumulate: bool) -> Chain:
+    """With the bytes of weights, an optimizer's state, gradients that stay, spare statistics."""
+    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
+    if accumulate:
+        wanting = filter(lambda parameter: parameter.requires_grad, model.parameters())
+        fixed += sum(parameter.nbytes for parameter in wanting)
+    layers = norms(model.modules())
+    spare = sum(buffer.nbytes for layer in layers for buffer in layer.buffers())
+    return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
 
 
 def check_number(name: str, value: object) -> None:
@@ -167,15 +161,3 @@ def _check_model(model: nn.Module) -> None:
             "the model is in evaluation mode, which saves nothing for backward: call model.train() "
             "first"
         )
-
-
-def _device_of(model: nn.Module, first: torch.Tensor) -> torch.device:
-    """Where the model is, or its inputs: a model may move its inputs."""
-    parameter = next(model.parameters(), first)
-    where = parameter.device
-    if where.type == "cuda" and where.index != torch.cuda.current_device():
-        raise ValueError(
-            f"the model is on {where}, which is not torch's current device: "
-            "torch.cuda.set_device() first"
-        )
-    return where

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +11,10 @@ from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from sublinear.blocks import State
+
+# Gradients that have arrived, by the number of the tensor.
+Gradients = dict[int, torch.Tensor]
+Pulled = dict[int, weakref.ref[Any]]
 
 
 def tensors(tree: object) -> Iterator[torch.Tensor]:
@@ -26,6 +29,11 @@ def storages(tree: object) -> list[tuple[int, int]]:
         storage = tensor.untyped_storage()
         found[storage._cdata] = storage.nbytes()
     return list(found.items())
+
+
+def bytes_of(tree: object) -> int:
+    """Bytes of the storages of all tensors in ``tree``, each once."""
+    return sum(size for _, size in storages(tree))
 
 
 def size_of(gradient: torch.Tensor) -> int:
@@ -55,17 +63,17 @@ class Place(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """The gradient of a value that enters a block, as the block's backward leaves it.
+def place_of(gradient: torch.Tensor) -> Place:
+    """Where a gradient lies now."""
+    if gradient.layout is not torch.strided:
+        return Place(id(gradient), size_of(gradient))
+    storage = gradient.untyped_storage()
+    return Place(storage._cdata, storage.nbytes())
 
-    ``passed``: it is the gradient of the leaving tensor of this number; None: it lies in a storage
-    of ``size`` bytes that the block has made, the ``number``-th.
-    """
 
-    passed: int | None
-    number: int
-    size: int
+# The gradient of a value that enters a block, as the block's backward leaves it: it is that of the
+# leaving tensor of this number, or lies in a storage that the block has made; None: there is none.
+Arrival = int | Place | None
 
 
 class Watched:
@@ -76,43 +84,31 @@ class Watched:
     """
 
     def __init__(self, state: State) -> None:
-        self.arrived: dict[int, torch.Tensor] = {}
-        self.pulled: dict[int, weakref.ref[Any]] = {}
-        entering = list(tensors(state))
-        self.count = len(entering)
-        wanted = [i for i, tensor in enumerate(entering) if tensor.requires_grad]
-        fresh = {i: tensor.detach() for i, tensor in enumerate(entering)}
-        if wanted:
-            token = torch.zeros((), requires_grad=True, device=entering[wanted[0]].device)
-            inside = [fresh[i] for i in wanted]
-            fresh |= zip(wanted, _Enter.apply(self, wanted, token, *inside), strict=True)
-        numbers = iter(range(self.count))
-        self.state: State = tree_map_only(torch.Tensor, lambda _: fresh[next(numbers)], state)
+        self.arrived: Gradients = {}
+        self.pulled: Pulled = {}
+        self.state = cut_off(state, self.arrived.update)
 
     def pull_on(self, state: State) -> torch.Tensor | None:
         """As `pull_on`, of what leaves the block."""
         return pull_on(state, self.pulled)
 
-    def arrivals(self) -> tuple[Arrival | None, ...]:
-        """Of each tensor that entered, after the backward; None where no gradient arrived."""
-        made: dict[int, int] = {}
-        found: list[Arrival | None] = []
-        for i in range(self.count):
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """Of each tensor that entered, after the backward."""
+        found: list[Arrival] = []
+        for i, _ in enumerate(tensors(self.state)):
             gradient = self.arrived.get(i)
             if gradient is None:
                 found.append(None)
                 continue
-            if gradient.layout is not torch.strided:
-                found.append(Arrival(None, -1 - i, size_of(gradient)))
-                continue
-            storage = gradient.untyped_storage()
-            passed = None
+            arrival: Arrival = place_of(gradient)
             for number, pulled in self.pulled.items():
+                known = pulled()
+                if known is None or known._cdata != place_of(gradient).storage:
+                    continue
                 # Else something was added to it, for which it may have been copied.
-                if pulled() is storage and (gradient.is_meta or bool((gradient == 1).all())):
-                    passed = number
-            number = made.setdefault(storage._cdata, len(made))
-            found.append(Arrival(passed, number, storage.nbytes()))
+                if gradient.is_meta or bool((gradient == 1).all()):
+                    arrival = number
+            found.append(arrival)
         return tuple(found)
 
     def handed_on(self, leaving: list[int]) -> int:
@@ -121,67 +117,58 @@ class Watched:
         In a step they may come in another layout than here, and are then copied for one of them.
         ``leaving``: the storages that leave the block, by number; what crosses it is no part.
         """
-        entering = [tensor.untyped_storage()._cdata for tensor in tensors(self.state)]
-        found: dict[int, int] = {}
-        for storage, arrival in zip(entering, self.arrivals(), strict=True):
-            if arrival and arrival.passed is not None and leaving[arrival.passed] != storage:
-                found[arrival.number] = arrival.size
+        found: dict[object, int] = {}
+        arrivals = self.arrivals()
+        for i, entering in enumerate(tensors(self.state)):
+            passed, storage = arrivals[i], entering.untyped_storage()._cdata
+            if isinstance(passed, int) and leaving[passed] != storage:
+                place = place_of(self.arrived[i])
+                found[place.storage] = place.size
         return sum(found.values())
 
 
-class _Enter(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, watched: Watched, wanted: list[int], token: torch.Tensor, *inside: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.watched, ctx.wanted = watched, wanted
-        ctx.set_materialize_grads(False)
-        return tuple(tensor.detach() for tensor in inside)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[None, ...]:
-        for number, gradient in zip(ctx.wanted, gradients, strict=True):
-            if gradient is not None:
-                ctx.watched.arrived[number] = gradient
-        return (None,) * (3 + len(gradients))
-
-
 def before_block(
-    arrivals: tuple[Arrival | None, ...], behind: list[Place | None], owner: object
+    arrivals: tuple[Arrival, ...], behind: list[Place | None], owner: object
 ) -> list[Place | None]:
     """Where the gradients before a block lie, from where those behind it do."""
     found: list[Place | None] = []
     for arrival in arrivals:
-        if arrival is None:
-            found.append(None)
-        elif arrival.passed is not None:
-            found.append(behind[arrival.passed])
-        else:
-            found.append(Place((owner, arrival.number), arrival.size))
+        if isinstance(arrival, int):
+            arrival = behind[arrival]
+        elif arrival is not None:
+            arrival = Place((owner, arrival.storage), arrival.size)
+        found.append(arrival)
     return found
 
 
-class GradientLayout(NamedTuple):
-    """How the gradient of a tensor lies in memory."""
+def cut_off(
+    state: State, arrive: Callable[[Gradients], object], into: Iterable[torch.Tensor] = ()
+) -> State:
+    """The values of ``state``, cut off from what made them; ``arrive`` gets their gradients.
 
-    shape: torch.Size
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
+    The backward then goes on ``into`` other tensors, with ones.
+    """
+    found = [tensor.detach() for tensor in tensors(state)]
+    wanted = [i for i, tensor in enumerate(tensors(state)) if tensor.requires_grad]
+    if wanted:
+        inside = [found[i] for i in wanted]
+        # So that they need a gradient, where nothing does that the backward goes on at.
+        token = torch.zeros((), requires_grad=True, device=inside[0].device)
 
-    def ones(self) -> torch.Tensor:
-        empty = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
-        return empty.fill_(1)
+        def note(gradients: tuple[torch.Tensor | None, ...]) -> None:
+            pairs = zip(wanted, gradients, strict=True)
+            arrive({i: gradient for i, gradient in pairs if gradient is not None})
+
+        behind = list(into)
+        linked = _Joint.apply(note, {}, range(len(behind)), token, *behind, *inside)
+        for i, tensor in zip(wanted, linked, strict=True):
+            found[i] = tensor
+    values = iter(found)
+    joined: State = tree_map_only(torch.Tensor, lambda _: next(values), state)
+    return joined
 
 
-def layout_of(tensor: torch.Tensor) -> GradientLayout:
-    """That of the gradient of ``tensor``, which it does not hold."""
-    like = torch.empty_like(tensor, device="meta")
-    return GradientLayout(like.shape, like.stride(), like.dtype, tensor.device)
-
-
-def pull_on(state: State, pulled: dict[int, weakref.ref[Any]] | None = None) -> torch.Tensor | None:
+def pull_on(state: State, pulled: Pulled | None = None) -> torch.Tensor | None:
     """A scalar whose backward makes the gradients of all of ``state``, as a next block would.
 
     None where nothing in it needs a gradient. ``pulled`` is filled with the gradients' storages, by
@@ -190,27 +177,45 @@ def pull_on(state: State, pulled: dict[int, weakref.ref[Any]] | None = None) -> 
     wanted = {i: tensor for i, tensor in enumerate(tensors(state)) if tensor.requires_grad}
     if not wanted:
         return None
-    scalar: torch.Tensor = _Pull.apply(list(wanted), pulled, *wanted.values())
+    into, made = list(wanted.values()), {} if pulled is None else pulled
+    ends = _Joint.apply(None, made, list(wanted), None, *into, into[0].new_zeros(()))
+    scalar: torch.Tensor = ends[0]
     return scalar
 
 
-class _Pull(torch.autograd.Function):
+class _Joint(torch.autograd.Function):
+    """Hands on the last values; its backward makes ones for those in front, which have numbers.
+
+    ``note`` is given the gradients that arrive, ``made`` filled with the storages of the ones.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
-        numbers: list[int],
-        pulled: dict[int, weakref.ref[Any]] | None,
+        note: Callable[[tuple[torch.Tensor | None, ...]], None] | None,
+        made: Pulled,
+        numbers: Sequence[int],
+        token: torch.Tensor | None,
         *tensors: torch.Tensor,
-    ) -> torch.Tensor:
-        ctx.numbers, ctx.pulled = numbers, pulled
-        ctx.layouts = [layout_of(tensor) for tensor in tensors]
-        return tensors[0].new_zeros(())
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.note, ctx.made, ctx.rest = note, made, len(tensors) - len(numbers)
+        ctx.layouts = []
+        for number, tensor in zip(numbers, tensors, strict=False):
+            # As its gradient will lie in memory; what is held counts where all tensors are meta.
+            like = torch.empty_like(tensor, device="meta")
+            layout = like.shape, like.stride(), like.dtype, tensor.device
+            ctx.layouts.append((number, *layout))
+        ctx.set_materialize_grads(False)
+        return tuple(tensor.detach() for tensor in tensors[len(numbers) :])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        grads = [layout.ones() for layout in ctx.layouts]
-        if ctx.pulled is not None:
-            for number, gradient in zip(ctx.numbers, grads, strict=True):
-                ctx.pulled[number] = weakref.ref(gradient.untyped_storage())
-        return (None, None, *grads)
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        if ctx.note is not None:
+            ctx.note(gradients)
+        ones = []
+        for number, shape, stride, dtype, device in ctx.layouts:
+            empty = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+            ones.append(empty.fill_(1))
+            ctx.made[number] = weakref.ref(ones[-1].untyped_storage())
+        return (None, None, None, None, *ones, *[None] * ctx.rest)

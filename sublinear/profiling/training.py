@@ -85,10 +85,11 @@ def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterato
     ``steps=False``: the optimizer does not step inside, and its state is not copied. Within `held`
     nothing is copied again.
     """
-    for known in _held:
-        if known.holds(model, task):
-            with preserve_rng(), preserve_flags(), giving_back(known.put_back):
-                clear_gradients(model, task.optimizer)
+    for known, of, put_back in _held:
+        same_task = of.loss is task.loss and of.optimizer is task.optimizer
+        if known is model and same_task:
+            with preserve_rng(), preserve_flags(), giving_back(put_back):
+                drop_gradients(parameters(model, task.optimizer))
                 yield
             return
     with _copied(model, task, steps):
@@ -99,25 +100,12 @@ def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterato
 def held(model: nn.Module, task: Training) -> Iterator[None]:
     """Copy once what each `restored` inside puts back, as all that runs the model is in one."""
     with _copied(model, task, steps=True) as put_back, giving_back(_held.clear):
-        _held.append(_Held(model, task, put_back))
+        _held.append((model, task, put_back))
         yield
 
 
-@dataclass(frozen=True)
-class _Held:
-    """``put_back``: the state of a model and a task as they were."""
-
-    model: nn.Module
-    task: Training
-    put_back: Callable[[], None]
-
-    def holds(self, model: nn.Module, task: Training) -> bool:
-        same_task = self.task.loss is task.loss and self.task.optimizer is task.optimizer
-        return self.model is model and same_task
-
-
-# One at most: measurements take turns.
-_held: list[_Held] = []
+# A model and a task, and what puts their state back; one at most, as measurements take turns.
+_held: list[tuple[nn.Module, Training, Callable[[], None]]] = []
 
 
 @contextmanager
@@ -139,7 +127,7 @@ def _copied(model: nn.Module, task: Training, steps: bool) -> Iterator[Callable[
         restoring(task.loss, also=also, copies="cpu") as restoration,
         giving_back(put_back),
     ):
-        clear_gradients(model, task.optimizer)
+        drop_gradients(parameters(model, task.optimizer))
         yield lambda: call_all([restoration.restore, put_back])
 
 
@@ -152,23 +140,7 @@ def parameters(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> lis
     return found
 
 
-def clear_gradients(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-    """As ``zero_grad`` of both."""
-    for parameter in parameters(model, optimizer):
+def drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
+    """As ``zero_grad`` of a model or an optimizer."""
+    for parameter in parameters:
         parameter.grad = None
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
-    """The tensors of an optimizer's state."""
-    if optimizer is None:
-        return []
-    return list(filter(torch.is_tensor, tree_leaves(list(optimizer.state.values()))))
-
-
-def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the storages of ``tensors``, each once."""
-    sizes: dict[int, int] = {}
-    for tensor in tensors:
-        storage = tensor.untyped_storage()
-        sizes[storage._cdata] = storage.nbytes()
-    return sum(sizes.values())

@@ -6,9 +6,8 @@ tensors that it uses; which weights they are does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from enum import Enum
-from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +21,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.
 
 def likeness(blocks: Blocks, i: int, state: State) -> Hashable:
     """Equal for two blocks that do the same work on what enters them."""
-    used = blocks.tensors(i).values()
+    used = blocks.tensors(i)
     numbers = {id(tensor): number for number, tensor in enumerate(used)}
     modules = tuple(_module(module, numbers) for module in blocks.modules(i))
     return blocks.work(i), modules, tuple(map(_layout, used)), _entering(state)
@@ -57,16 +56,14 @@ def _entering(state: State) -> Hashable:
     """Shapes and strides of what enters, and which of it shares memory."""
     leaves, spec = tree_flatten(state)
     numbers: dict[int, int] = {}
-    return str(spec), tuple(_leaves(leaves, numbers))
-
-
-def _leaves(leaves: list[Any], numbers: dict[int, int]) -> Iterator[Hashable]:
+    found: list[Hashable] = [str(spec)]
     for leaf in leaves:
         if not torch.is_tensor(leaf):
-            yield _setting(leaf)
-        elif leaf.layout is torch.strided:
+            found.append(_setting(leaf))
+            continue
+        found.append(_layout(leaf))
+        if leaf.layout is torch.strided:
             storage = leaf.untyped_storage()
-            number = numbers.setdefault(storage._cdata, len(numbers))
-            yield number, storage.nbytes(), _layout(leaf)
-        else:
-            yield _layout(leaf)
+            found.append(numbers.setdefault(storage._cdata, len(numbers)))
+            found.append(storage.nbytes())
+    return tuple(found)

@@ -10,7 +10,6 @@ the first block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -31,19 +30,18 @@ class Needs:
     ``base``: alive through the whole step.
     ``behind[t]``: bytes there while the plan of a checkpoint that ends in t runs forward: the
     gradient of t's output, and the gradients of the parameters behind t.
-    ``saved[t][option]``: what stays after a forward that saves; ``held[s, t]``: after a run of s..t
+    ``saved[t, option]``: what stays after a forward that saves; ``held[s, t]``: after a run of s..t
     that does not.
-    ``forward[t][option]``, ``backward[t][option]``: needed in a forward that saves, without
+    ``forward[t, option]``, ``backward[t, option]``: needed in a forward that saves, without
     ``behind``; in its backward, all gradients and what it saved included.
+    ``seconds[t, option]``: of a forward that saves, and backward. ``counts[t]``: how many options a
+    block has, of which the first saves everything; what is beyond is far too large.
     ``bare[s, t]``: in a run of s..t that does not save. ``mark[s]``: what only a checkpoint that
     begins with s holds, to the end of its backward, a part of both.
     ``last_one[t]``: needed by the block that a checkpoint ends with as it runs again, forward and
     backward, ``behind`` included; ``only_one[t]``: if the checkpoint begins with it, too.
-    ``saved_all`` and so on: those of option 0, which saves everything, as arrays; ``saved_by`` and
-    so on: of all options, (n, options), far too large where a block has fewer.
     ``elapsed[t]``: seconds of bare forwards before t. ``checkpoint``: seconds of each checkpoint
     besides.
-    ``seconds[t][option]``: of a forward that saves, and backward.
     """
 
     def __init__(self, chain: Chain, *, menu: bool) -> None:
@@ -58,25 +56,19 @@ class Needs:
         through = output + gradients[::-1].cumsum()[::-1]
         self.behind = through - gradients
 
-        self.saved: list[list[int]] = []
-        self.forward: list[list[int]] = []
-        self.backward: list[list[int]] = []
-        self.seconds: list[list[float]] = []
+        self.counts = [len(block.options) if menu else 1 for block in blocks]
+        most = self.n, max(self.counts)
+        self.saved, self.forward = np.full(most, _TOO_LARGE), np.full(most, _TOO_LARGE)
+        self.backward, self.seconds = np.full(most, _TOO_LARGE), np.full(most, np.inf)
         self.last_one: list[int] = []
         self.only_one: list[int] = []
         for number in range(self.n):
-            self._add(chain, number, menu)
+            self._add(chain, number)
         end = int(through[0] - output[0]) + chain.before.gradient_bytes
         end += max(chain.before.peak_bytes, chain.step_bytes)
-        self.backward[0] = [max(backward, end) for backward in self.backward[0]]
+        np.maximum(self.backward[0], end, out=self.backward[0])
         self.last_one[0] = self.only_one[0] = max(self.last_one[0], end)
 
-        self.saved_by = _padded(self.saved)
-        self.forward_by, self.backward_by = _padded(self.forward), _padded(self.backward)
-        self.seconds_by = _padded(self.seconds, np.inf)
-        self.saved_all = _first(self.saved)
-        self.forward_all = _first(self.forward)
-        self.backward_all = _first(self.backward)
         bare_seconds = [block.forward for block in blocks]
         self.elapsed = np.concatenate([[0.0], np.cumsum(bare_seconds)])
         self.held, self.bare = _segments(chain)
@@ -84,26 +76,24 @@ class Needs:
         self.held += self.mark[:, None]
         self.bare += self.mark[:, None]
 
-    def _add(self, chain: Chain, number: int, menu: bool) -> None:
+    def _add(self, chain: Chain, number: int) -> None:
         """What one block needs."""
         block, others = chain.blocks[number], int(self.behind[number])
-        options = block.options if menu else block.options[:1]
         own, entering = block.gradient_bytes, chain.waiting[number]
-        # Of what a selective option may have chosen to save, nothing waits.
-        waits = [chain.held(number, number) - chain.left(number, number)]
-        waits += [0] * (len(options) - 1)
-        saved, backward = [], []
-        for option, gone in zip(options, waits, strict=True):
+        waits = chain.held(number, number) - chain.left(number, number)
+        for i, option in enumerate(block.options[: self.counts[number]]):
             # Nothing waits that was not counted, whoever made the chain.
-            saved.append(max(0, option.saved_bytes - gone))
-            backward.append(others + saved[-1] + _own(own, option.backward_peak + gone))
-        forward = [entering + option.forward_peak for option in options]
-        self.saved.append(saved)
-        self.forward.append(forward)
-        self.backward.append(backward)
-        self.seconds.append([option.forward + option.backward for option in options])
-        last = max(forward[0] + others, backward[0])
-        alone = max(forward[0] - entering + others, backward[0])
+            saved = max(0, option.saved_bytes - waits)
+            self.saved[number, i] = saved
+            self.forward[number, i] = entering + option.forward_peak
+            peak = _own(own, option.backward_peak + waits)
+            self.backward[number, i] = others + saved + peak
+            self.seconds[number, i] = option.forward + option.backward
+            # Of what a selective option may have chosen to save, nothing waits.
+            waits = 0
+        forward, backward = int(self.forward[number, 0]), int(self.backward[number, 0])
+        last = max(forward + others, backward)
+        alone = max(forward - entering + others, backward)
         if block.rerun is not None:
             ahead, back = block.rerun
             last = max(others + entering + ahead, others + _own(own, back))
@@ -116,7 +106,7 @@ class Needs:
 
         Its first run is included.
         """
-        saved, forward, backward = self.saved_all, self.forward_all, self.backward_all
+        saved, forward, backward = self.saved[:, 0], self.forward[:, 0], self.backward[:, 0]
         last_one, only_one = np.array(self.last_one), np.array(self.only_one)
         before = saved.cumsum() - saved
         needs = self.bare.copy()
@@ -142,6 +132,16 @@ def needs_of(chain: Chain, *, menu: bool) -> Needs:
     return Needs(chain, menu=menu)
 
 
+def options_of(needs: Needs, first: int, last: int) -> int:
+    """How many options block ``first`` of a plan for first..last has.
+
+    Last in a checkpoint it saves everything, see `sublinear.events.as_rerun`.
+    """
+    if first == last < needs.n - 1:
+        return 1
+    return needs.counts[first]
+
+
 def _own(gradients: int, peak: int) -> int:
     """What a backward needs beside what was there before."""
     return max(0, gradients + peak)
@@ -152,19 +152,6 @@ def _with_loss(chain: Chain) -> Chain:
     option = Option("", 0, 0.0, 0.0, 0, chain.after.peak_bytes)
     loss = Block("loss", 0, (option,), chain.after.gradient_bytes, 0, 0.0)
     return replace(chain, blocks=(*chain.blocks, loss))
-
-
-def _padded(rows: Sequence[Sequence[float]], instead: float = _TOO_LARGE) -> np.ndarray:
-    """Rows of different length as one array."""
-    kind = np.float64 if instead == np.inf else np.int64
-    found = np.full((len(rows), max(map(len, rows))), instead, kind)
-    for row, values in zip(found, rows, strict=True):
-        row[: len(values)] = values
-    return found
-
-
-def _first(rows: list[list[int]]) -> np.ndarray:
-    return np.array([row[0] for row in rows], np.int64)
 
 
 def _segments(chain: Chain) -> tuple[np.ndarray, np.ndarray]:

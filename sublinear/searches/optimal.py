@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from sublinear.chain import Chain
-from sublinear.nodes import Checkpoint, Keep, Node
 from sublinear.plan import Plan
+from sublinear.searches import table
 from sublinear.searches.needs import Needs, needs_of, once
-from sublinear.searches.table import UNKNOWN, Table, choose
+from sublinear.searches.table import UNKNOWN, Floors, Table
 
 # Of a table at most, with 4 bytes in each: long chains get fewer slots.
 SLOTS = 4000
@@ -51,13 +51,12 @@ class OptimalTable(Table):
         self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None
     ) -> None:
         slots = slots or slots_for(len(chain))
-        super().__init__(chain, needs_of(chain, menu=menu), capacity, slots, method_name(menu))
+        super().__init__(chain, floors_of(chain, menu=menu), capacity, slots, method_name(menu))
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self.held = self.size(needs.held)
-        self.saved, self.mark = self.size(needs.saved_by), self.size(needs.mark).tolist()
+        self.saved, self.mark = self.size(needs.saved), self.size(needs.mark).tolist()
         above = np.triu_indices(n)
         self.alike = bool((self.held == np.diagonal(self.held))[above].all())
-        self.floors = floors_of(chain, menu=menu)
         self.inside = np.full((n, n, width), np.inf, np.float32)
         # Work space.
         self.sums = np.empty((n, width), np.float32)
@@ -101,54 +100,37 @@ class OptimalTable(Table):
         needs, best = self.needs, self.inside[first, last]
         if first == last < needs.n - 1:
             # The last one of a checkpoint saves everything, see `options_of`.
-            best[int(self.need(needs.last_one[first])) :] = needs.seconds[first][0]
+            best[int(self.need(needs.last_one[first])) :] = needs.seconds[first, 0]
             return
-        for option, seconds in enumerate(needs.seconds[first]):
+        for option in range(needs.counts[first]):
             saved = int(self.saved[first, option])
-            need = max(behind + needs.forward[first][option], needs.backward[first][option])
+            need = max(behind + needs.forward[first, option], needs.backward[first, option])
             low = max(saved, int(self.need(need)))
             if low > self.slots:
                 continue
-            found = np.full(len(best) - low, np.float32(seconds))
+            found = np.full(len(best) - low, np.float32(needs.seconds[first, option]))
             if first < last:
                 found += self.inside[first + 1, last, low - saved : len(best) - saved]
             np.minimum(best[low:], found, out=best[low:])
 
-    def plan(self, memory: int) -> Plan:
-        free = max(memory - self.needs.base, int(self.floors.inside[0, -1]))
-        nodes = self.floors.nodes(0, self.needs.n - 1, free, self)
-        # Without the loss.
-        return Plan(nodes[:-1], self.method, self.chain)
-
     def guess(
         self, first: int | np.ndarray, last: int | np.ndarray, memory: int | np.ndarray
     ) -> np.ndarray:
-        """Seconds of blocks first..last in so many bytes.
-
-        Where slots say never, those in the fewest slots that will do.
-        """
         slots = np.maximum(memory // self.slot, self.enough[first, last])
         found = self.inside[first, last, np.minimum(slots, self.slots)]
         return np.minimum(found.astype(np.float64), UNKNOWN)
 
 
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
-    """The plan with the lowest peak, nested to any depth: exact to the byte, no slots."""
-    floors = floors_of(chain, menu=menu)
-    nodes = floors.nodes(0, len(chain), int(floors.inside[0, -1]))
-    return Plan(nodes[:-1], method_name(menu), chain)
+    """The plan with the lowest peak, nested to any depth."""
+    return table.lowest_peak(chain, floors_of(chain, menu=menu), method_name(menu))
 
 
-class _NestedFloors:
-    """``inside[s, t]``: the least bytes in which the plan of s..t, the end of a checkpoint, runs.
-
-    Exactly: the choices are those of `OptimalTable`, of which the one that asks for the least
-    memory counts. As there, the last column is that of the whole step. ``alone[s, t]``: the same if
-    the checkpoint begins with s, and holds what s reads.
-    """
+class _NestedFloors(Floors):
+    """Of the choices of `OptimalTable` the one that asks for the least memory counts."""
 
     def __init__(self, needs: Needs) -> None:
-        self.needs = needs
+        super().__init__(needs)
         n = needs.n
         self.inside, self.alone = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
         behind = np.array([self.behind(last) for last in range(n)], np.int64)
@@ -181,116 +163,13 @@ class _NestedFloors:
         needs = self.needs
         count = needs.n - length
         if not length:
-            last = max(needs.forward[-1][0], needs.backward[-1][0])
+            last = max(needs.forward[-1, 0], needs.backward[-1, 0])
             return np.array([*needs.last_one[:-1], last]), np.array([*needs.only_one[:-1], last])
-        follows = needs.saved_by[:count] + to_last[length:, length - 1, None]
-        np.maximum(follows, needs.backward_by[:count], out=follows)
-        forward = needs.forward_by[:count] + behind[length:, None]
+        follows = needs.saved[:count] + to_last[length:, length - 1, None]
+        np.maximum(follows, needs.backward[:count], out=follows)
+        forward = needs.forward[:count] + behind[length:, None]
         alone = np.maximum(forward - needs.mark[:count, None], follows)
         return np.maximum(forward, follows).min(axis=1), alone.min(axis=1)
-
-    def behind(self, last: int) -> int:
-        """Bytes there when the plan for blocks ..last begins its forward, see `Needs`.
-
-        None at the start of a step.
-        """
-        if last == self.needs.n - 1:
-            return 0
-        return int(self.needs.behind[last])
-
-    def kept(self, first: int, last: int, opens: bool) -> list[tuple[int, int]]:
-        """(bytes that first..last need, option) if ``first`` is kept with that option.
-
-        ``opens``: a checkpoint begins with ``first``.
-        """
-        needs, behind = self.needs, self.behind(last)
-        if first == last < needs.n - 1:
-            return [(needs.only_one[first] if opens else needs.last_one[first], 0)]
-        rest = int(self.inside[first + 1, last]) if first < last else 0
-        held = int(needs.mark[first]) if opens else 0
-        found = []
-        for option in range(options_of(needs, first, last)):
-            forward = behind + needs.forward[first][option] - held
-            follows = needs.saved[first][option] + rest
-            found.append((max(forward, needs.backward[first][option], follows), option))
-        return found
-
-    def dropped(self, first: int, last: int) -> np.ndarray:
-        """Bytes that first..last need for a checkpoint from ``first`` to k, each k < last."""
-        needs = self.needs
-        beside = needs.held[first, first:last] + self.inside[first + 1 : last + 1, last]
-        bare = needs.bare[first, first:last] + self.behind(last)
-        again = self.alone[first, first:last] + needs.mark[first]
-        return np.maximum(np.maximum(beside, again), bare)
-
-    def nodes(
-        self,
-        first: int,
-        last: int,
-        memory: int,
-        table: OptimalTable | None = None,
-        opens: bool = False,
-    ) -> tuple[Node, ...]:
-        """The choices that fit into ``memory`` bytes, by ``table`` the fastest.
-
-        Without a table, blocks are kept as long as that fits. ``opens``: of a checkpoint that
-        begins with ``first``.
-        """
-        needs = self.needs
-        nodes: list[Node] = []
-        while first <= last:
-            kept = self._seconds_kept(first, last, memory, table, opens)
-            opens = False
-            dropped = np.empty(0)
-            if table or not kept:
-                dropped = self._seconds_dropped(first, last, memory, table)
-            option, end = choose(kept, dropped)
-            if end is None:
-                nodes.append(Keep(first, option))
-                memory -= needs.saved[first][option]
-                first += 1
-            else:
-                inside = int(needs.mark[first])
-                nodes.append(
-                    Checkpoint(self.nodes(first, first + end, memory - inside, table, True))
-                )
-                memory -= int(needs.held[first, first + end])
-                first += end + 1
-        return tuple(nodes)
-
-    def _seconds_kept(
-        self, first: int, last: int, memory: int, table: OptimalTable | None, opens: bool
-    ) -> list[tuple[float, int]]:
-        """(seconds of first..last, option) for each option of ``first`` that fits.
-
-        Without a table, only the block's own seconds count.
-        """
-        needs = self.needs
-        seconds = needs.seconds_by[first]
-        if table and first < last:
-            left = memory - needs.saved_by[first]
-            seconds = seconds + table.guess(first + 1, last, left)
-        kept = self.kept(first, last, opens)
-        return [(float(seconds[option]), option) for need, option in kept if need <= memory]
-
-    def _seconds_dropped(
-        self, first: int, last: int, memory: int, table: OptimalTable | None
-    ) -> np.ndarray:
-        """Seconds of first..last for a checkpoint that ends with k, each k < last.
-
-        Infinite where it does not fit; without a table, 0 where it does.
-        """
-        needs = self.needs
-        found = np.full(last - first, np.inf)
-        fits = np.flatnonzero(self.dropped(first, last) <= memory)
-        found[fits] = 0
-        if table and len(fits):
-            ends = first + fits
-            seconds = needs.elapsed[ends + 1] - (needs.elapsed[first] - needs.checkpoint)
-            seconds += table.guess(first, ends, memory - needs.mark[first])
-            seconds += table.guess(ends + 1, last, memory - needs.held[first, ends])
-            found[fits] = seconds
-        return found
 
 
 @once
@@ -306,13 +185,3 @@ def _by_length(square: np.ndarray) -> np.ndarray:
     for first in range(n):
         found[first, : n - first] = square[first, first:]
     return found
-
-
-def options_of(needs: Needs, first: int, last: int) -> int:
-    """How many options block ``first`` of a plan for first..last has.
-
-    Last in a checkpoint it saves everything, see `sublinear.events.as_rerun`.
-    """
-    if first == last < needs.n - 1:
-        return 1
-    return len(needs.saved[first])

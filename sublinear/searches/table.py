@@ -1,4 +1,4 @@
-"""What dynamic programs over discrete memory share: slots, and the choice of the quickest."""
+"""What both dynamic programs share: the least bytes of all pieces, slots, the quickest choice."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from sublinear.chain import Chain
+from sublinear.nodes import Checkpoint, Keep, Node
 from sublinear.plan import Plan
-from sublinear.searches.needs import Needs
+from sublinear.searches.needs import Needs, options_of
 
 # Rounded sizes may ask for a little more than the capacity where the true ones do not.
 HEADROOM = 1.05
@@ -23,6 +24,126 @@ CLOSE_SINGLE = 1 + 1e-6
 UNKNOWN = 1e30
 
 
+class Floors:
+    """``inside[s, t]``: the least bytes in which the plan of s..t, the end of a checkpoint, runs.
+
+    Exactly, to the byte: no budget enters, so nothing has to be bisected. The last column is that
+    of the whole step. ``alone[s, t]``: the same if the checkpoint begins with s, and holds what s
+    reads.
+    """
+
+    inside: np.ndarray
+    alone: np.ndarray
+
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
+
+    def behind(self, last: int) -> int:
+        """Bytes there when the plan for blocks ..last begins its forward, see `Needs`.
+
+        None at the start of a step.
+        """
+        if last == self.needs.n - 1:
+            return 0
+        return int(self.needs.behind[last])
+
+    def kept(self, first: int, last: int, opens: bool) -> list[tuple[int, int]]:
+        """(bytes that first..last need, option) if ``first`` is kept with that option.
+
+        ``opens``: a checkpoint begins with ``first``.
+        """
+        needs, behind = self.needs, self.behind(last)
+        if first == last < needs.n - 1:
+            return [(needs.only_one[first] if opens else needs.last_one[first], 0)]
+        rest = int(self.inside[first + 1, last]) if first < last else 0
+        held = int(needs.mark[first]) if opens else 0
+        found = []
+        for option in range(options_of(needs, first, last)):
+            forward = behind + needs.forward[first, option] - held
+            follows = needs.saved[first, option] + rest
+            found.append((int(max(forward, needs.backward[first, option], follows)), option))
+        return found
+
+    def dropped(self, first: int, last: int) -> np.ndarray:
+        """Bytes that first..last need for a checkpoint from ``first`` to k, each k < last."""
+        needs = self.needs
+        beside = needs.held[first, first:last] + self.inside[first + 1 : last + 1, last]
+        bare = needs.bare[first, first:last] + self.behind(last)
+        again = self.alone[first, first:last] + needs.mark[first]
+        return np.maximum(np.maximum(beside, again), bare)
+
+    def nodes(
+        self,
+        first: int,
+        last: int,
+        memory: int,
+        table: Table | None = None,
+        opens: bool = False,
+    ) -> tuple[Node, ...]:
+        """The choices that fit into ``memory`` bytes, by ``table`` the fastest.
+
+        Without a table, blocks are kept as long as that fits. ``opens``: of a checkpoint that
+        begins with ``first``.
+        """
+        needs = self.needs
+        nodes: list[Node] = []
+        while first <= last:
+            kept = self._seconds_kept(first, last, memory, table, opens)
+            opens = False
+            dropped = np.empty(0)
+            if table or not kept:
+                dropped = self._seconds_dropped(first, last, memory, table)
+            option, end = choose(kept, dropped)
+            if end is None:
+                nodes.append(Keep(first, option))
+                memory -= int(needs.saved[first, option])
+                first += 1
+            else:
+                free = memory - int(needs.mark[first])
+                nodes.append(Checkpoint(self.within(first, first + end, free, table)))
+                memory -= int(needs.held[first, first + end])
+                first += end + 1
+        return tuple(nodes)
+
+    def within(self, first: int, last: int, memory: int, table: Table | None) -> tuple[Node, ...]:
+        """The choices within a checkpoint."""
+        return self.nodes(first, last, memory, table, opens=True)
+
+    def _seconds_kept(
+        self, first: int, last: int, memory: int, table: Table | None, opens: bool
+    ) -> list[tuple[float, int]]:
+        """(seconds of first..last, option) for each option of ``first`` that fits.
+
+        Without a table, only the block's own seconds count.
+        """
+        needs = self.needs
+        seconds = needs.seconds[first]
+        if table and first < last:
+            left = memory - needs.saved[first]
+            seconds = seconds + table.guess(first + 1, last, left)
+        kept = self.kept(first, last, opens)
+        return [(float(seconds[option]), option) for need, option in kept if need <= memory]
+
+    def _seconds_dropped(
+        self, first: int, last: int, memory: int, table: Table | None
+    ) -> np.ndarray:
+        """Seconds of first..last for a checkpoint that ends with k, each k < last.
+
+        Infinite where it does not fit; without a table, 0 where it does.
+        """
+        needs = self.needs
+        found = np.full(last - first, np.inf)
+        fits = np.flatnonzero(self.dropped(first, last) <= memory)
+        found[fits] = 0
+        if table and len(fits):
+            ends = first + fits
+            seconds = needs.elapsed[ends + 1] - (needs.elapsed[first] - needs.checkpoint)
+            seconds += table.guess(first, ends, memory - needs.mark[first])
+            seconds += table.guess(ends + 1, last, memory - needs.held[first, ends])
+            found[fits] = seconds
+        return found
+
+
 class Table(ABC):
     """The fastest plans for every number of memory slots up to ``capacity`` bytes of a step.
 
@@ -34,9 +155,12 @@ class Table(ABC):
 
     times: np.ndarray
 
-    def __init__(self, chain: Chain, needs: Needs, capacity: int, slots: int, method: str) -> None:
-        self.chain, self.needs, self.method = chain, needs, method
-        free = max(1, capacity - needs.base)
+    def __init__(
+        self, chain: Chain, floors: Floors, capacity: int, slots: int, method: str
+    ) -> None:
+        self.chain, self.floors, self.method = chain, floors, method
+        self.needs = floors.needs
+        free = max(1, capacity - self.needs.base)
         self.slot = -(-free // slots)
         self.slots = free
         if self.slot > 1:
@@ -73,12 +197,34 @@ class Table(ABC):
             np.add(rest[..., end, : width - shift], plain, out=after[..., end, shift:])
 
     @abstractmethod
+    def guess(
+        self, first: int | np.ndarray, last: int | np.ndarray, memory: int | np.ndarray
+    ) -> np.ndarray:
+        """Seconds of blocks first..last in so many bytes.
+
+        Where slots say never, those in the fewest slots that will do.
+        """
+
     def plan(self, memory: int) -> Plan:
         """A fast plan whose peak is at most ``memory`` bytes, or the lowest that is known to fit.
 
         What a checkpoint lets go early (`Chain.released`) is not known to the search: its plans may
         need less than it says.
         """
+        free = max(memory - self.needs.base, int(self.floors.inside[0, -1]))
+        return _plan(self.chain, self.floors, free, self.method, self)
+
+
+def lowest_peak(chain: Chain, floors: Floors, method: str) -> Plan:
+    """The plan with the lowest peak: exact to the byte, no slots."""
+    return _plan(chain, floors, int(floors.inside[0, -1]), method)
+
+
+def _plan(
+    chain: Chain, floors: Floors, memory: int, method: str, table: Table | None = None
+) -> Plan:
+    # Without the loss.
+    return Plan(floors.nodes(0, len(chain), memory, table)[:-1], method, chain)
 
 
 def choose(kept: list[tuple[float, int]], dropped: np.ndarray) -> tuple[int, int | None]:

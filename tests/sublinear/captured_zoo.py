@@ -120,7 +120,6 @@ def tried(name: str, **options: Any) -> dict[str, Any]:
         "plain_peak": peak_bytes(model, data[0]),
         "peak": peak_bytes(planned, data[0]),
         "capture_seconds": round(dynamo_seconds(), 1),
-        "profile_seconds": round(by_plan.profile_seconds, 1),
         "training_seconds": round(whole, 1),
     }
 

@@ -12,7 +12,7 @@ from itertools import product
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from sublinear.chain import Around, Block, Chain, Option, Rerun
+from sublinear.chain import NOBODY, Around, Block, Chain, Option, Rerun
 from sublinear.nodes import Checkpoint, Keep, Node
 from sublinear.plan import Plan
 
@@ -49,14 +49,14 @@ def chains(draw, max_blocks=5, menu=1, parts=False):
         output = sum(size for _, size in crossing)
         menus = tuple(draw(st.lists(options(), min_size=1, max_size=menu)))
         own, size = cuts[number + 1][0]
-        waits = ()
+        released = ()
         if parts and skips and draw(st.booleans()) and number + 1 < count:
             # Saved is what leaves the block, and more.
             menus = tuple(
                 replace(o, saved_bytes=o.saved_bytes + size, forward_peak=o.forward_peak + size)
                 for o in menus
             )
-            waits = (own,)
+            released = ((own, NOBODY),)
         return Block(
             f"b{number}",
             output,
@@ -65,7 +65,7 @@ def chains(draw, max_blocks=5, menu=1, parts=False):
             draw(sizes),
             float(draw(few)),
             crossing if skips else (),
-            waits=waits,
+            released=released,
             rerun=draw(st.none() | reruns) if parts else None,
         )
 

@@ -288,7 +288,7 @@ def test_what_nobody_saves_is_gone_once_its_last_reader_has_run():
 
 def test_what_waits_for_a_block_is_gone_when_torch_stops_its_second_run():
     chain = chain_of(4, 6)
-    before = replace(chain.blocks[0], crossing=((0, 4),), waits=(0,))
+    before = replace(chain.blocks[0], crossing=((0, 4),), released=((0, NOBODY),))
     last = replace(chain.blocks[1], crossing=((1, 6),), rerun=Rerun(28 - 6, 30 - 6))
     chain = replace(chain, blocks=(before, last), input_crossing=((9, 100),))
     costs = simulate(chain, Plan((Checkpoint((Keep(0), Keep(1))),), "by hand"))

@@ -106,7 +106,7 @@ def test_nothing_is_measured_beside_another_measurement() -> None:
         lambda: fit(model, x, max_overhead=100.0, repeats=1),
         lambda: verify(model, fitted.plan, x),
         lambda: fitted.measure(seconds=0.01),
-        fitted.step_peak,
+        lambda: fitted.peak_of(fitted.model),
     )
     other = threading.Thread()
     TURN.take(other)

@@ -4,11 +4,11 @@ import gc
 
 import torch
 
-from sublinear.probe import MemoryProbe
+from sublinear.probe import probing
 
 
 def test_a_phase_has_a_peak_of_its_own() -> None:
-    with MemoryProbe(torch.device("cpu")) as probe:
+    with probing(torch.device("cpu")) as probe:
         first = torch.ones(1000)
         del first
         second = torch.ones(100)
@@ -23,7 +23,7 @@ def test_a_phase_has_a_peak_of_its_own() -> None:
 
 def test_without_phases_all_counts() -> None:
     older = torch.ones(50)
-    with MemoryProbe(torch.device("cpu")) as probe:
+    with probing(torch.device("cpu")) as probe:
         first = torch.ones(1000)
         assert older.sum() == 50
         del first
@@ -35,7 +35,7 @@ def test_without_phases_all_counts() -> None:
 
 
 def test_a_phase_may_end_in_a_hook_and_again_later() -> None:
-    with MemoryProbe(torch.device("cpu")) as probe:
+    with probing(torch.device("cpu")) as probe:
         phase = probe.phase()
         phase.begin()
         first = torch.ones(100)
@@ -52,7 +52,7 @@ def test_no_garbage_is_collected_meanwhile() -> None:
     thresholds = gc.get_threshold()
     gc.set_threshold(1)
     try:
-        with MemoryProbe(torch.device("cpu")) as probe:
+        with probing(torch.device("cpu")) as probe:
             cycle: list[object] = [torch.ones(100)]
             cycle.append(cycle)
             del cycle

@@ -332,7 +332,7 @@ def test_a_run_again_hands_gradients_on_without_a_copy() -> None:
     tried = Bench(split(models.mlp([4, 4, 4])), torch.device("cpu"), Clock(), 1, 1)
     x = torch.randn(1000, requires_grad=True)
     # The gradient of a sum is one number, seen a thousand times; a leaf would write them out.
-    rerun = tried._rerun(lambda x: (x.sum(),), (x,))
+    _, rerun = tried._rerun(lambda x: (x.sum(),), (x,))
     assert rerun.backward <= 16
 
 

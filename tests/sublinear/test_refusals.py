@@ -324,8 +324,8 @@ def test_an_interrupted_profile_leaves_the_model_untouched(make, error, monkeypa
             raise error("stopped")
         return original(*args)
 
-    original = Bench.option
-    monkeypatch.setattr(Bench, "option", interrupted)
+    original = Bench.tried
+    monkeypatch.setattr(Bench, "tried", interrupted)
     with pytest.raises(error, match="stopped"):
         fit(model, x, budget=1 << 30)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_chains import all_plans, chains, random_chain, thorough
 
 from course.searches.rotor import fastest
-from sublinear.chain import Block, Chain, Option
+from sublinear.chain import NOBODY, Block, Chain, Option
 from sublinear.plan import simulate
 from sublinear.searches import optimal, single_level, within
 from sublinear.searches.needs import Needs
@@ -71,7 +71,7 @@ def test_more_may_wait_than_a_block_is_said_to_save():
     """Another tool's chain, or an older one's: plans are made for it, and keep to their budget."""
     option = Option("", 4, 1.0, 2.0, 8, 8)
     blocks = [
-        Block(f"b{n}", 8, (option,), 0, 8, 1.0, ((n, 8),), waits=(n,) if n < 5 else ())
+        Block(f"b{n}", 8, (option,), 0, 8, 1.0, ((n, 8),), released=((n, NOBODY),) if n < 5 else ())
         for n in range(6)
     ]
     chain = Chain(tuple(blocks), 4, 0, 4, "cpu", "estimated")

