@@ -1,8 +1,8 @@
 """What a stack of Python's says: the lines of the reader's own files, and what libraries do there.
 
-A `Stack` goes from the outermost frame to the innermost. Of the reader's own frames it has the code
-and the place in it; of a library's frames only a *mark*, a word for what that code is for, and
-nothing where the code could be for anything.
+A `Stack` goes from the outermost frame to the innermost. Of the reader's own frames it has the
+line; of a library's frames only a *mark*, a word for what that code is for, and nothing where the
+code could be for anything.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 import labkit
 from labkit.restore.collector import without_collector
 from labkit.restore.own import is_own_code
 
-# A frame of the reader's: its code, and the byte of it that runs. Or a mark.
-Place = tuple[CodeType, int]
+
+class Place(NamedTuple):
+    """A line of the reader's."""
+
+    file: str
+    line: int
+    function: str
+
+
+# Places and marks.
 Stack = tuple[Place | str, ...]
 
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
@@ -89,7 +98,8 @@ def stack_of(frame: FrameType | None) -> Stack:
     while frame is not None:
         code = frame.f_code
         if is_own(code):
-            places.append((code, frame.f_lasti))
+            line = frame.f_lineno or code.co_firstlineno
+            places.append(Place(code.co_filename, line, code.co_name))
         elif (mark := mark_of(code)) and places[-1:] != [mark]:
             places.append(mark)
         frame = frame.f_back

@@ -30,12 +30,12 @@ from whyslow.checks import loading, settings, update
 from whyslow.checks import model as of_model
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
-from whyslow.lines import BLOCK, Parts, cause_of, is_by_hand
+from whyslow.lines import Parts, cause_of, is_by_hand
 from whyslow.observe import Seen
 from whyslow.remedies import BESIDE
-from whyslow.sampling import Sampler, saving_of, share_of
+from whyslow.sampling import BLOCK, Sampler, saving_of, share_of
 from whyslow.session import EXPERIMENTS
-from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING
+from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, Place
 from whyslow.subject import Stream, Subject, end_workers, own, stream
 
 # ------------------------------------------------------------------- a change takes the fault out
@@ -226,7 +226,7 @@ def line_of(function):
     """Its body, as the innermost own line of a stack."""
     code = function.__code__
     last = max(line for _, _, line in code.co_lines() if line)
-    return code, next(start for start, _, line in code.co_lines() if line == last)
+    return Place(code.co_filename, last, code.co_name)
 
 
 BY_HAND, OF_WEIGHTS, OF_ONES_OWN = map(line_of, (clips, averages, counts))
