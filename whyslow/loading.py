@@ -85,19 +85,18 @@ def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
     """What a loader like this one saves with so many workers, beside what starts of them cost."""
     lives_on = subject.loader.persistent_workers
 
-    def steps(loader: Any) -> list[float]:
-        again = stream(subject.train, loader, seconds)
-        return again.wholes if lives_on else again.warm.wholes
+    def steps(taken: Stream) -> list[float]:
+        return taken.wholes if lives_on else taken.warm.wholes
 
-    wholes = streamed.wholes if lives_on else streamed.warm.wholes
+    wholes = steps(streamed)
     seconds = min(SECONDS, 2 * sum(wholes))
     if not workers:
         # The loader as it is once more, so that a machine that slows down slows both.
-        wholes = wholes + steps(subject.loader)
+        wholes = wholes + steps(stream(subject.train, subject.loader, seconds))
         end_workers(subject.loader)
     another = with_workers(subject.loader, workers)
     try:
-        return saving_of(wholes, steps(another))
+        return saving_of(wholes, steps(stream(subject.train, another, seconds)))
     finally:
         end_workers(another)
 
