@@ -7,38 +7,41 @@ sizes.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
 
-from labkit import Timer
+from labkit import measure
 from whyslow import remedies, stacks
 from whyslow.experiments import is_torchs
 from whyslow.findings import LEAST_SHARE, Finding, found
-from whyslow.lines import Parts, cause_of, is_by_hand, reads_gradients
+from whyslow.lines import Parts, cause_of, is_by_hand
 from whyslow.stacks import Stack
 from whyslow.subject import Subject
 
+# Kinds of lines: what works on gradients, and on weights without any.
+CLIPPING, BY_HAND = ("gradients",), ("gradients", "update")
 # Work around the training. A little of it is in every step: logging, moving a batch.
 AROUND = stacks.OWN, stacks.LOGGING, stacks.SAVING
 LEAST = 0.08
+# Seconds for which torch's own function is timed.
+SECONDS = 0.1
 # One compilation is no habit.
 COMPILATIONS = 2
 
 
-def _of_update(subject: Subject) -> Callable[[Stack], bool]:
+def _of_update(subject: Subject) -> tuple[str, ...]:
     """Which lines of the reader's own are its update: beside torch's optimizers, only clipping."""
     optimizers = subject.seen.optimizers
-    return reads_gradients if optimizers and all(map(is_torchs, optimizers)) else is_by_hand
+    return CLIPPING if optimizers and all(map(is_torchs, optimizers)) else BY_HAND
 
 
 def by_hand(subject: Subject, parts: Parts) -> Iterator[Finding]:
     """Clipping or updating in lines of the reader's own, beyond the time of torch's functions."""
-    seen, wanted = subject.seen, _of_update(subject)
+    seen, kinds = subject.seen, _of_update(subject)
     trained = [each for each in seen.parameters if each.requires_grad]
-    share, interval = parts.share(wanted)
+    share, interval = parts.share(lambda stack: is_by_hand(stack, *kinds))
     if len(trained) < 2 or not seen.backwards or interval[0] < LEAST_SHARE:
         return
     alike = [torch.nn.Parameter(torch.zeros_like(each)) for each in trained]
@@ -46,23 +49,15 @@ def by_hand(subject: Subject, parts: Parts) -> Iterator[Finding]:
         each.grad = torch.ones_like(each)
     name, against = remedies.LOOP, "a fused AdamW"
     instead: Callable[[], object] = torch.optim.AdamW(alike, fused=True).step
-    if wanted is reads_gradients:
+    if kinds == CLIPPING:
         name, against = remedies.CLIPPING, "clip_grad_norm_"
         instead = partial(torch.nn.utils.clip_grad_norm_, alike, 1.0)
-    least = _seconds(instead) / subject.step_seconds
+    # Tensors of its own: there is nothing to put back.
+    least = measure(instead, seconds=SECONDS, threads=None, restore=False).median
+    least /= subject.step_seconds
     lost, low, high = (max(0.0, each - least) for each in (share, *interval))
     how = f"by the lines that read gradients, against {against} on {len(trained)} tensors"
     yield found(name, (lost, (low, high)), how, kind="AdamW", form="fused")
-
-
-def _seconds(work: Callable[[], object], times: int = 9) -> float:
-    """The median time of a call, after one that warms up."""
-    timer = Timer(sync=True)
-    for _ in range(times + 1):
-        timer.start()
-        work()
-        timer.stop()
-    return statistics.median(timer.times[1:])
 
 
 def trains(subject: Subject) -> bool:
@@ -81,10 +76,11 @@ def again(parts: Parts, times: int) -> Iterator[Finding]:
 
 def around(subject: Subject, parts: Parts) -> Iterator[Finding]:
     """Work around the training, such as averages of weights; a validation is none of it."""
-    updates = _of_update(subject)
+    kinds = _of_update(subject)
 
     def wanted(stack: Stack) -> bool:
-        return (cause_of(stack) in AROUND or is_by_hand(stack)) and not updates(stack)
+        is_own = cause_of(stack) in AROUND or is_by_hand(stack, *BY_HAND)
+        return is_own and not is_by_hand(stack, *kinds)
 
     share, interval = parts.share(wanted)
     if trains(subject) and not subject.seen.unused and interval[0] >= LEAST:

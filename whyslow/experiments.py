@@ -132,8 +132,13 @@ _FORMS = ("fused", "foreach")
 
 def optimizers(subject: Subject) -> Iterator[Experiment]:
     """The fused form of torch's own optimizers; where there is none, the one over lists."""
-    forms = {optimizer: _better(optimizer) for optimizer in subject.seen.optimizers}
-    slow = {optimizer: form for optimizer, form in forms.items() if form}
+    slow = {}
+    for optimizer in filter(is_torchs, subject.seen.optimizers):
+        groups = optimizer.param_groups
+        form = next((form for form in _FORMS if all(form in group for group in groups)), "")
+        bears = not any(group.get("differentiable") for group in groups)
+        if form and bears and not all(group[form] for group in groups):
+            slow[optimizer] = form
     if slow:
         first, form = next(iter(slow.items()))
         names = ", ".join(sorted({type(each).__name__ for each in slow}))
@@ -165,15 +170,6 @@ def _quick(slow: dict[torch.optim.Optimizer, str]) -> Iterator[None]:
             state["step"] = state["step"].to(device)
 
 
-def _better(optimizer: torch.optim.Optimizer) -> str:
-    """The quicker form that this optimizer has and does not use, if any."""
-    groups = optimizer.param_groups
-    if not is_torchs(optimizer) or any(group.get("differentiable") for group in groups):
-        return ""
-    form = next((form for form in _FORMS if all(form in group for group in groups)), "")
-    return "" if all(group.get(form) for group in groups) else form
-
-
 def is_torchs(optimizer: torch.optim.Optimizer) -> bool:
     """Whether it is an optimizer of torch's own."""
     return type(optimizer).__module__.startswith("torch.optim")
@@ -193,7 +189,10 @@ def precision(subject: Subject) -> Iterator[Experiment]:
     if kinds == {torch.float32} and not seen.lower_precision:
         yield _lower(subject)
     layers = [each for root in seen.roots for each in root.modules()]
-    if seen.images and any(map(_is_slow, layers)):
+    # Of one channel for each group, the order makes no difference.
+    convs = [each for each in layers if isinstance(each, nn.Conv2d)]
+    weights = [each.weight for each in convs if each.in_channels != each.groups]
+    if seen.images and not all(each.is_contiguous(memory_format=_LAST) for each in weights):
         how = "model, optimizer state and batches in channels-last order"
         step = subject.serve([mapped(batch, _images_last) for batch in subject.batches])
         yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
@@ -217,12 +216,6 @@ def _lower(subject: Subject) -> Experiment:
         partial(forwards, seen.roots, lowered),
         words={"device": seen.device, "dtype": name, "rest": rest},
     )
-
-
-def _is_slow(layer: nn.Module) -> bool:
-    if not isinstance(layer, nn.Conv2d) or layer.in_channels == layer.groups:
-        return False
-    return not layer.weight.is_contiguous(memory_format=_LAST)
 
 
 @contextmanager

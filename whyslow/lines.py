@@ -90,14 +90,9 @@ def _says(place: Place, kind: str) -> bool:
     return any(first <= place.line <= last for first, last in source_of(place.file)[kind])
 
 
-def reads_gradients(stack: Stack) -> bool:
-    """Whether an own line itself, and no function of torch's for it, works on gradients."""
-    return any(_says(place, "gradients") for place in own(stack[-1:]))
-
-
-def is_by_hand(stack: Stack) -> bool:
-    """Whether it works on gradients, or on weights without any."""
-    return reads_gradients(stack) or any(_says(place, "update") for place in own(stack[-1:]))
+def is_by_hand(stack: Stack, *kinds: str) -> bool:
+    """Whether an own line itself, and no function of torch's for it, is of one of these kinds."""
+    return any(_says(place, kind) for place in own(stack[-1:]) for kind in kinds)
 
 
 def _loops(stack: Stack) -> set[tuple[str, Range]]:

@@ -81,8 +81,8 @@ REMEDIES = {
     "no retain_graph=True where each graph is used once.",
     BATCH: "A batch of {larger} instead of {size} samples: it changes what is learned, and needs\n"
     "another learning rate. Where it must stay small, torch.compile or a CUDA graph helps.",
-    FEW_THREADS: "torch.set_num_threads({threads}), or OMP_NUM_THREADS={threads}, before the first\n"
-    "step; threads that wait for a core also take it from the loader's workers.",
+    FEW_THREADS: "torch.set_num_threads({threads}), or OMP_NUM_THREADS={threads}, at the top:\n"
+    "threads that wait for a core also take it from the loader's workers.",
     stacks.FORWARD: _LOOK + "and says what each of them saves. The line above is where to begin.",
     stacks.BACKWARD: _LOOK + "and says what each of them saves: backward mirrors forward.",
     stacks.UPDATE: "Give the optimizer fused=True: one operator for all weights.\n"

@@ -245,6 +245,11 @@ def subject_of(**seen):
     return Subject(lambda batch: None, [batch], [batch], given, step_seconds=1.0)
 
 
+def taking(seconds):
+    """Stands for labkit's `measure`."""
+    return lambda step, **how: SimpleNamespace(median=seconds)
+
+
 def names_and_shares(found):
     return {each.name: each.share for each in found}
 
@@ -284,7 +289,7 @@ class Own(torch.optim.SGD):
     ],
 )
 def test_loops_over_parameters(monkeypatch, kind, share, wanted):
-    monkeypatch.setattr(by_lines, "_seconds", lambda work: 0.1)
+    monkeypatch.setattr(by_lines, "measure", taking(0.1))
     subject = subject_of(backwards=1)
     if kind is not None:
         subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
@@ -298,7 +303,7 @@ def test_loops_over_parameters(monkeypatch, kind, share, wanted):
     [(torch.optim.SGD, BESIDE), (None, "optimizer loops over parameters")],
 )
 def test_an_average_of_weights_is_no_clipping(monkeypatch, kind, name):
-    monkeypatch.setattr(by_lines, "_seconds", lambda work: 0.0)
+    monkeypatch.setattr(by_lines, "measure", taking(0.0))
     subject = subject_of(backwards=1)
     if kind is not None:
         subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
@@ -308,7 +313,7 @@ def test_an_average_of_weights_is_no_clipping(monkeypatch, kind, name):
 
 
 def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
-    monkeypatch.setattr(by_lines, "_seconds", lambda work: 0.4)
+    monkeypatch.setattr(by_lines, "measure", taking(0.4))
     subject = subject_of(backwards=1)
     subject.seen.optimizers.append(torch.optim.SGD(subject.seen.parameters, lr=0.1))
     [found] = by_lines.by_hand(subject, parts({(FORWARD,): 0.6, (BY_HAND,): 0.4}))
@@ -318,8 +323,8 @@ def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("clipped_by_hand", is_by_hand),
-        ("optimizer_by_hand", is_by_hand),
+        ("clipped_by_hand", lambda stack: is_by_hand(stack, *by_lines.BY_HAND)),
+        ("optimizer_by_hand", lambda stack: is_by_hand(stack, *by_lines.BY_HAND)),
         ("flipped_one_by_one", lambda stack: cause_of(stack) in by_lines.AROUND),
     ],
 )

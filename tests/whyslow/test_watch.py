@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -194,6 +195,13 @@ def test_a_script_that_ends_in_another_way_is_reported_and_ends_so(tmp_path, end
     done = run(tmp_path, FAILS.format(end=end))
     assert done.returncode in (status, 128 - status)
     assert told in done.stderr and "time.sleep(0.3)" in done.stderr
+
+
+def test_a_script_that_its_scheduler_ends_is_reported_and_ends_so(tmp_path):
+    end = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)"
+    done = run(tmp_path, FAILS.format(end=end))
+    assert done.returncode == -signal.SIGTERM
+    assert "until SIGTERM" in done.stderr and "time.sleep(0.3)" in done.stderr
 
 
 WORKERS = """
