@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.autograd import profiler
 from torch.backends import cudnn
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import profile, supported_activities
 from torch.utils._pytree import tree_leaves
 
 from labkit.busy import cores
@@ -76,13 +76,13 @@ def not_profiled() -> Iterator[None]:
     for kind in (profile, profiler.profile):
         instead += [(kind, "__enter__", lambda self: self), (kind, "__exit__", nothing)]
     if runs:
-        profiler._toggle_collection_dynamic(False, {ProfilerActivity.CPU})
+        profiler._toggle_collection_dynamic(False, supported_activities())
     try:
         with exchanged(instead):
             yield
     finally:
         if runs:
-            profiler._toggle_collection_dynamic(True, {ProfilerActivity.CPU})
+            profiler._toggle_collection_dynamic(True, supported_activities())
 
 
 @contextmanager

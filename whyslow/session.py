@@ -130,8 +130,6 @@ class Session:
         self.parts = Parts()
         self.restoration: Restoration
         self.found: list[Finding] = []
-        # By the lines alone: said where no experiment explains it.
-        self.beside: list[Finding] = []
         # What was looked for, and why it could not be measured, or "".
         self.checked: dict[str, str] = {}
         self.notes: list[str] = []
@@ -255,7 +253,6 @@ class Session:
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(remedies.LOOP):
             self.found += self._placed(by_lines.by_hand(subject, self.parts), (OWN, UPDATE))
-        self.beside += self._placed(by_lines.around(subject, self.parts), by_lines.AROUND)
         self._advance()
 
     def _streamed(self) -> Stream:
@@ -308,7 +305,9 @@ class Session:
         every = self._every_experiment(experiments.EXPERIMENTS)
         for number, experiment in enumerate(every):
             explained = max(explained, self._experiment(experiment, len(every) - number))
-        self.found += [each for each in self.beside if explained < each.share / 2]
+        # By the lines alone: said where no experiment explains it.
+        beside = self._placed(by_lines.around(self.subject, self.parts), by_lines.AROUND)
+        self.found += [each for each in beside if explained < each.share / 2]
         if not any(each.of == "time" for each in ranked(self.found)):
             for experiment in self._every_experiment((experiments.larger_batch,)):
                 self._experiment(experiment, 1)

@@ -93,26 +93,18 @@ LEAST_STEPS = 6
 
 @dataclass
 class Stream:
-    """Seconds of each step of a stream: waiting for its batch, and working on it.
-
-    ``starts`` are the waits for the first batch of each pass over the loader.
+    """Seconds of each step of a stream: waiting for its batch, and working on it; ``start`` is the
+    wait for the first batch of all.
     """
 
     waits: list[float] = field(default_factory=list)
     works: list[float] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
+    start: float = 0.0
 
     @property
     def wholes(self) -> list[float]:
         """Seconds of each step with its wait."""
         return [wait + work for wait, work in zip(self.waits, self.works, strict=True)]
-
-    @property
-    def warm(self) -> Stream:
-        """Its steps that are not the first of a pass."""
-        pairs = zip(self.waits, self.works, strict=True)
-        steps = [each for each in pairs if each[0] not in self.starts]
-        return Stream([wait for wait, _ in steps], [work for _, work in steps])
 
 
 def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream:
@@ -124,16 +116,14 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream
     """
     found, skip = Stream(), ahead(loader)
     begin = asked = time.perf_counter()
-    for number, (first, batch) in enumerate(_endless(loader)):
-        wait = time.perf_counter() - asked
-        if first:
-            found.starts.append(wait)
+    for number, batch in enumerate(_endless(loader)):
         began = time.perf_counter()
+        found.start = found.start or began - asked
         step(batch)
         synchronize()
         done = time.perf_counter()
         if number >= skip:
-            found.waits.append(wait)
+            found.waits.append(began - asked)
             found.works.append(done - began)
         enough = len(found.works) >= LEAST_STEPS or done - begin > 2 * seconds
         if found.works and enough and done - begin > seconds:
@@ -142,17 +132,13 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream
     return found
 
 
-def _endless(loader: Any) -> Iterator[tuple[bool, Any]]:
-    """Its batches again and again, as long as there are any, and whether each is the first of its
-    pass; without a loader, no batches.
-    """
-    while loader is None:
-        yield False, None
+def _endless(loader: Any) -> Iterator[Any]:
+    """Its batches again and again, as long as there are any; without a loader, no batches."""
     some = True
     while some:
         some = False
-        for batch in one_pass(loader):
-            yield not some, batch
+        for batch in (None,) if loader is None else one_pass(loader):
+            yield batch
             some = True
 
 

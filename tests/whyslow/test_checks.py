@@ -469,8 +469,7 @@ def test_what_is_saved_between_two_streams(before, after, share, sure):
     ],
 )
 def test_workers_that_are_started_again(settings, start, share):
-    stream = Stream([0.01] * 20, [0.01] * 20, starts=[start] * 5)
-    found = loading._restarts(Subject(print, loader(**settings)), stream)
+    found = loading._restarts(loader(**settings), Stream([0.01] * 20, [0.01] * 20, start))
     assert (found and found.share) == (share and pytest.approx(share))
 
 
@@ -479,13 +478,13 @@ def test_workers_that_are_started_again(settings, start, share):
     [
         (0.5, 0.01, "loader workers started again every epoch", 0.49 / (0.49 + 6 * 0.02)),
         # Of all the time, the starts among it.
-        (0.05, 0.03, "waits for data", 0.75 * (1 - 0.02 / (0.02 + 6 * 0.04))),
+        (0.05, 0.03, "waits for data", 1 - 30 * 0.01 / (5 * 0.05 + 25 * 0.03 + 30 * 0.01)),
     ],
 )
 def test_the_larger_one_of_starts_and_other_waits_is_named(monkeypatch, start, wait, name, share):
     monkeypatch.setattr(loading, "_saving", lambda *given: (0.0, (-0.1, 0.1)))
     waits = [start, *[wait] * 5] * 5
-    streamed = Stream(waits, [0.01] * 30, starts=[start] * 5)
+    streamed = Stream(waits, [0.01] * 30, start)
     told = session.Session(print, loader(num_workers=1))
     told._from_waits(streamed)
     [found] = told.found
@@ -517,11 +516,10 @@ class Restarted:
 
 def test_workers_that_are_started_again_are_waited_for():
     found = stream(lambda batch: None, Restarted(), 0.1)
-    # What is loaded before the first step says nothing.
+    # What is loaded before the first step says nothing of the next ones.
     starts = [wait >= 0.02 for wait in found.waits]
     assert starts[:7] == [False, False, False, True, False, False, False]
-    assert len(found.starts) >= 2 and min(found.starts) >= 0.02
-    assert max(found.warm.waits) < 0.02 and len(found.warm.works) < len(found.works)
+    assert found.start >= 0.02
 
 
 @pytest.mark.parametrize("lives_on", [False, True])
