@@ -40,33 +40,30 @@ HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
 TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
 CAUSES = (*TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
 
-# By the end of the file's path, and by the function where one is named. The first that fits.
-_MARKS: tuple[tuple[str, str, str], ...] = (
-    (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", "", LOADING),
-    (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", "", LOADING),
-    (r"numpy/lib/_?npyio", "", LOADING),
-    (r"torch/serialization\.py", r"save", SAVING),
-    (r"torch/serialization\.py", r"load", LOADING),
-    (r"<frozen importlib", "", START),
+_WAIT = r"_?(join|wait|get|put|result|select|poll|communicate|recv)"
+# Of a library's file and function, as in torch/_tensor.py:backward. The first that fits.
+_MARKS = (
+    (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", LOADING),
+    (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", LOADING),
+    (r"numpy/lib/_?npyio|torch/serialization\.py:load", LOADING),
+    (r"torch/serialization\.py:save", SAVING),
+    (r"<frozen importlib", START),
     # Compiling, and not the calls of what is compiled.
-    (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", "", COMPILING),
-    (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", "", COMPILING),
-    (r"/torchinductor_|torch/nn/functional\.py", "", FORWARD),
-    (r"torch/nn/modules/module\.py", r"_(wrapped_)?call_impl|__call__", FORWARD),
-    (r"torch/(_tensor|autograd/__init__)\.py", r"backward|grad$", BACKWARD),
-    (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", "", UPDATE),
-    (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", "", LOGGING),
+    (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", COMPILING),
+    (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", COMPILING),
+    (r"/torchinductor_|torch/nn/functional\.py", FORWARD),
+    (r"torch/nn/modules/module\.py:(_(wrapped_)?call_impl|__call__)", FORWARD),
+    (r"torch/(_tensor|autograd/__init__)\.py:(backward|grad$)", BACKWARD),
+    (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", UPDATE),
+    (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", LOGGING),
     # Trainers of libraries, whose loops are not the reader's.
-    (r"lightning/.*evaluation_loop", "", VALIDATION),
-    (r"transformers/trainer\.py", r"evaluat\w*|prediction_\w*|predict", VALIDATION),
-    (r"fastai/learner\.py", r"_do_epoch_validate|validate", VALIDATION),
-    (
-        r"/(threading|queue|selectors|subprocess|concurrent/futures/\w+|multiprocessing/\w+)\.py",
-        r"_?(join|wait|get|put|result|select|poll|communicate|recv)",
-        WAITING,
-    ),
+    (r"lightning/.*evaluation_loop", VALIDATION),
+    (r"transformers/trainer\.py:(evaluat|predict)", VALIDATION),
+    (r"fastai/learner\.py:(_do_epoch_validate|validate)", VALIDATION),
+    (rf"/(threading|queue|selectors|subprocess)\.py:{_WAIT}", WAITING),
+    (rf"/(concurrent/futures|multiprocessing)/\w+\.py:{_WAIT}", WAITING),
 )
-_RULES = tuple((re.compile(file), re.compile(name), mark) for file, name, mark in _MARKS)
+_RULES = tuple((re.compile(place), mark) for place, mark in _MARKS)
 _KIT = tuple(str(Path(module).parent.resolve()) for module in (__file__, labkit.__file__))
 # Python's own functions that are made from text, such as those of dataclasses.
 _MADE = re.compile(r"__\w+__$")
@@ -85,11 +82,8 @@ def is_own(code: CodeType) -> bool:
 @functools.cache
 def mark_of(code: CodeType) -> str:
     """What a library's code is for, or nothing."""
-    file = code.co_filename.replace("\\", "/")
-    for path, name, mark in _RULES:
-        if path.search(file) and name.match(code.co_name):
-            return mark
-    return ""
+    place = f"{code.co_filename}:{code.co_name}".replace("\\", "/")
+    return next((mark for rule, mark in _RULES if rule.search(place)), "")
 
 
 def stack_of(frame: FrameType | None) -> Stack:
