@@ -20,7 +20,8 @@ from whyslow.stacks import BACKWARD, LOADING, START, UPDATE, VALIDATION, Place, 
 
 # What waits until the device is done.
 _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize|to|cuda)\(")
-# Of a library that is called by another one.
+# A line of a file, in a function; of a library that is called by another one, none.
+Key = tuple[str, int, str]
 _NOWHERE = Place("", 0, "")
 
 
@@ -79,10 +80,16 @@ def cause_of(stack: Stack) -> str:
     # A training step that validates, too, also has a backward pass and an update.
     if quiet and cause not in (START, BACKWARD, UPDATE):
         return VALIDATION
-    if not cause and any(_WAITS.search(linecache.getline(*each[:2])) for each in own(stack[-1:])):
+    if not cause and any(_WAITS.search(_text_of(place)) for place in own(stack[-1:])):
         return stacks.HOST
     of_loss = any(_says(each, "loss") for each in own(stack))
     return cause or (stacks.FORWARD if of_loss else stacks.OWN)
+
+
+def _text_of(place: Place) -> str:
+    """The part of the line that runs, such as ``loss.item()``."""
+    text = linecache.getline(place.file, place.line).encode()
+    return text[slice(*place.part)].decode(errors="replace")
 
 
 def _says(place: Place, kind: str) -> bool:
@@ -126,14 +133,14 @@ def sampled(tally: Tally, of_step: bool = False) -> Sampled:
             return found
         return START if block <= begins else stacks.OUTSIDE
 
-    def line(stack: Stack, block: int) -> Place:
-        return next(reversed(own(stack)), _NOWHERE)
+    def line(stack: Stack, block: int) -> Key:
+        return next(reversed(own(stack)), _NOWHERE)[:3]
 
-    causes: dict[Place, str] = {}
-    for place, its in tally.shares(lambda stack, block: (line(stack, block), cause(stack, block))):
-        causes.setdefault(place, its)
+    causes: dict[Key, str] = {}
+    for key, its in tally.shares(lambda stack, block: (line(stack, block), cause(stack, block))):
+        causes.setdefault(key, its)
     shares = tally.shares(line).items()
-    lines = [Line(*place, causes[place], *share) for place, share in shares if place.file]
+    lines = [Line(*key, causes[key], *share) for key, share in shares if key[0]]
     return Sampled(tuple(lines), tally.shares(cause), tally.total, tally.looks, loop)
 
 

@@ -113,9 +113,11 @@ def _restarts(loader: Any, streamed: Stream) -> Finding | None:
         # Nobody knows how long an epoch is.
         return None
     usual = statistics.median(streamed.waits)
-    lost = max(0.0, streamed.start - usual)
+    # From the second one on, workers of the pass before have to end, too.
+    starts = streamed.starts[1:] or streamed.starts or [usual]
+    lost = max(0.0, statistics.median(starts) - usual)
     share = lost / (lost + steps * (usual + statistics.median(streamed.works)))
-    # One start was seen: they scatter by about a third.
+    # Few starts are seen: they scatter by about a third.
     interval = share / 1.5, min(1.0, share * 1.5)
     how = f"by the clock: {lost:.2f} s before the first batch of an epoch of {steps}"
     return found(remedies.RESTARTS, (share, interval), how)

@@ -93,13 +93,14 @@ LEAST_STEPS = 6
 
 @dataclass
 class Stream:
-    """Seconds of each step of a stream: waiting for its batch, and working on it; ``start`` is the
-    wait for the first batch of all.
+    """Seconds of each step of a stream: waiting for its batch, and working on it.
+
+    ``starts`` are the waits for the first batch of each pass over the loader.
     """
 
     waits: list[float] = field(default_factory=list)
     works: list[float] = field(default_factory=list)
-    start: float = 0.0
+    starts: list[float] = field(default_factory=list)
 
     @property
     def wholes(self) -> list[float]:
@@ -116,9 +117,10 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream
     """
     found, skip = Stream(), ahead(loader)
     begin = asked = time.perf_counter()
-    for number, batch in enumerate(_endless(loader)):
+    for number, (first, batch) in enumerate(_endless(loader)):
         began = time.perf_counter()
-        found.start = found.start or began - asked
+        if first:
+            found.starts.append(began - asked)
         step(batch)
         synchronize()
         done = time.perf_counter()
@@ -132,13 +134,15 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream
     return found
 
 
-def _endless(loader: Any) -> Iterator[Any]:
-    """Its batches again and again, as long as there are any; without a loader, no batches."""
+def _endless(loader: Any) -> Iterator[tuple[bool, Any]]:
+    """Its batches again and again, as long as there are any, and whether each is the first of its
+    pass; without a loader, no batches.
+    """
     some = True
     while some:
         some = False
         for batch in (None,) if loader is None else one_pass(loader):
-            yield batch
+            yield not some, batch
             some = True
 
 

@@ -469,7 +469,7 @@ def test_what_is_saved_between_two_streams(before, after, share, sure):
     ],
 )
 def test_workers_that_are_started_again(settings, start, share):
-    found = loading._restarts(loader(**settings), Stream([0.01] * 20, [0.01] * 20, start))
+    found = loading._restarts(loader(**settings), Stream([0.01] * 20, [0.01] * 20, [start] * 5))
     assert (found and found.share) == (share and pytest.approx(share))
 
 
@@ -484,7 +484,7 @@ def test_workers_that_are_started_again(settings, start, share):
 def test_the_larger_one_of_starts_and_other_waits_is_named(monkeypatch, start, wait, name, share):
     monkeypatch.setattr(loading, "_saving", lambda *given: (0.0, (-0.1, 0.1)))
     waits = [start, *[wait] * 5] * 5
-    streamed = Stream(waits, [0.01] * 30, start)
+    streamed = Stream(waits, [0.01] * 30, [start] * 5)
     told = session.Session(print, loader(num_workers=1))
     told._from_waits(streamed)
     [found] = told.found
@@ -519,7 +519,7 @@ def test_workers_that_are_started_again_are_waited_for():
     # What is loaded before the first step says nothing of the next ones.
     starts = [wait >= 0.02 for wait in found.waits]
     assert starts[:7] == [False, False, False, True, False, False, False]
-    assert found.start >= 0.02
+    assert len(found.starts) >= 2 and min(found.starts) >= 0.02
 
 
 @pytest.mark.parametrize("lives_on", [False, True])
