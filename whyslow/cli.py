@@ -3,10 +3,13 @@
 `python -m whyslow SCRIPT.py:STEP`: what would make a script's training step faster.
 """
 
+import multiprocessing
 import runpy
+import signal
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -33,12 +36,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     sys.argv = [args.script, *args.arguments]
     path = None if args.module else _script(parser, args.script)
+    # So schedulers end their jobs.
+    signal.signal(signal.SIGTERM, partial(_end, watch))
     with watch:
         if path is None:
             runpy.run_module(args.script, run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(str(path), run_name="__main__")
     return 0
+
+
+def _end(watch: Watch, number: int, frame: object) -> None:
+    """Report, but not in a worker process, and end as the signal would have ended it."""
+    if multiprocessing.parent_process() is None:
+        watch.stop("SIGTERM")
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _parser() -> ArgumentParser:

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from labkit.alternating import alternate
 from labkit.arm import LocalArm
-from labkit.restore import preserve_flags
+from labkit.restore import giving_back, preserve_flags
 from labkit.restore.attributes import exchanged
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.statistics import BUILD_SPREAD, estimate
@@ -49,10 +49,10 @@ class Experiment:
 
     ``part`` of a step is what it may shorten. ``words`` complete the remedy. ``samples`` is how
     many times the samples of a step it works on. ``least`` is the share below which nothing is
-    said. ``control`` is what the baseline runs in, where the change costs time by itself, ``whole``
-    what all of the experiment does. ``cores`` is how many must be free, where a machine that others
-    use would give another answer. ``compiles`` is how many seconds the candidate's first step is
-    expected to compile; it is paid once.
+    said. ``control`` is what the baseline runs in, where the change costs time by itself. ``cores``
+    is how many must be free, where a machine that others use would give another answer.
+    ``compiles`` is how many seconds the candidate's first step is expected to compile; it is paid
+    once, and what was compiled is given up at the end: nothing else was there.
     """
 
     name: str
@@ -64,7 +64,6 @@ class Experiment:
     samples: float = 1
     least: float = LEAST_SHARE
     control: Change = nullcontext
-    whole: Change = nullcontext
     cores: int = 0
     compiles: float = 0.0
 
@@ -103,7 +102,8 @@ class Experiment:
         before = _Changed(Workload(baseline), self.control, "as it is")
         workload = Workload(self.step or baseline, self.samples)
         after = _Changed(workload, self.change, self.name, before)
-        with closing(before), closing(after):
+        uncompiled = giving_back(torch.compiler.reset) if self.compiles else nullcontext()
+        with uncompiled, closing(before), closing(after):
             if not pairs:
                 # Told of what there is so far, it shows no bar of its own.
                 return alternate(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from labkit import charts, show
-from labkit.show import Bar, Markup
+from labkit.show import Bar
 from labkit.text import format_seconds
 from whyslow.remedies import remedy
 from whyslow.sampling import Interval, Share
@@ -102,8 +102,16 @@ class Diagnosis:
         return "\n".join([*lines, "", *self._small_print()])
 
     def _repr_html_(self) -> str:
+        bars, rows = [], [["finding", "remedy", "measured", "where"]]
+        for each in self.findings:
+            low, high = each.interval
+            text, note = f"{each.share:.0%} of the {each.of}", f"[{low:.0%}, {high:.0%}]"
+            bars.append(Bar(each.name, each.share, text, each.interval, note=note))
+            rows.append([each.name, each.remedy, each.how, each.where])
+        title = "Share of a step that each costs, with its 95 % interval"
+        drawn = [show.note(title), charts.bars(title, bars), show.table(rows)] if bars else []
         small = map(show.note, self._small_print())
-        return show.result(show.sentence(self.sentence), *_drawn(self.findings), *small)
+        return show.result(show.sentence(self.sentence), *drawn, *small)
 
     def _small_print(self) -> list[str]:
         lines = []
@@ -128,15 +136,3 @@ def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         if finding.interval[0] >= LEAST_SHARE:
             best.setdefault(finding.name, finding)
     return tuple(best.values())
-
-
-def _drawn(findings: Sequence[Finding]) -> Iterator[Markup]:
-    bars, rows = [], [["finding", "remedy", "measured", "where"]]
-    for finding in findings:
-        low, high = finding.interval
-        text, note = f"{finding.share:.0%} of the {finding.of}", f"[{low:.0%}, {high:.0%}]"
-        bars.append(Bar(finding.name, finding.share, text, finding.interval, note=note))
-        rows.append([finding.name, finding.remedy, finding.how, finding.where])
-    if findings:
-        title = "Share of a step that each costs, with its 95 % interval"
-        yield from (show.note(title), charts.bars(title, bars), show.table(rows))

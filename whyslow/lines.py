@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 
 from labkit.restore import giving_back
 from whyslow import stacks
@@ -19,12 +18,11 @@ from whyslow.sampling import NONE, Interval, Sampler, Share, Tally
 from whyslow.source import Range, source_of
 from whyslow.stacks import BACKWARD, LOADING, START, UPDATE, VALIDATION, Place, Stack, own
 
-# Seconds of a block: a step is looked at for a short time.
-BLOCK = 0.025
 # What waits until the device is done.
 _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize|to|cuda)\(")
-# A line of a file, in a function.
+# A line of a file, in a function; of a library that is called by another one, none.
 Key = tuple[str, int, str]
+_NOWHERE = Place("", 0, "")
 
 
 @dataclass(frozen=True)
@@ -63,28 +61,6 @@ class Sampled:
     loop: tuple[str, Range] | None
 
 
-@functools.lru_cache(maxsize=1024)
-def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
-    return tuple(code.co_positions())
-
-
-def line_of(place: Place) -> int:
-    """The line on which a place is."""
-    code, offset = place
-    line = _positions(code)[max(0, offset) // 2][0]
-    return code.co_firstlineno if line is None else line
-
-
-def expression_of(place: Place) -> str:
-    """The part of the line that runs, such as ``loss.item()``."""
-    code, offset = place
-    line, last, column, end = _positions(code)[max(0, offset) // 2]
-    if line is None or line != last or column is None or end is None:
-        return ""
-    text = linecache.getline(code.co_filename, line).encode()
-    return text[column:end].decode(errors="replace")
-
-
 @functools.lru_cache(maxsize=4096)
 def cause_of(stack: Stack) -> str:
     """What the time of a stack goes to, wherever in the program it is."""
@@ -104,35 +80,35 @@ def cause_of(stack: Stack) -> str:
     # A training step that validates, too, also has a backward pass and an update.
     if quiet and cause not in (START, BACKWARD, UPDATE):
         return VALIDATION
-    if not cause and any(_WAITS.search(expression_of(place)) for place in own(stack[-1:])):
+    if not cause and any(_WAITS.search(_text_of(place)) for place in own(stack[-1:])):
         return stacks.HOST
     of_loss = any(_says(each, "loss") for each in own(stack))
     return cause or (stacks.FORWARD if of_loss else stacks.OWN)
 
 
+def _text_of(place: Place) -> str:
+    """The part of the line that runs, such as ``loss.item()``."""
+    text = linecache.getline(place.file, place.line).encode()
+    return text[slice(*place.part)].decode(errors="replace")
+
+
 def _says(place: Place, kind: str) -> bool:
-    """Whether its line is in one of the ranges of this name that its `Source` has."""
-    ranges: tuple[Range, ...] = getattr(source_of(place[0].co_filename), kind)
-    return any(first <= line_of(place) <= last for first, last in ranges)
+    """Whether its line is in one of the ranges of this kind in its file."""
+    return any(first <= place.line <= last for first, last in source_of(place.file)[kind])
 
 
-def reads_gradients(stack: Stack) -> bool:
-    """Whether an own line itself, and no function of torch's for it, works on gradients."""
-    return any(_says(place, "gradients") for place in own(stack[-1:]))
-
-
-def is_by_hand(stack: Stack) -> bool:
-    """Whether it works on gradients, or on weights without any."""
-    return reads_gradients(stack) or any(_says(place, "update") for place in own(stack[-1:]))
+def is_by_hand(stack: Stack, *kinds: str) -> bool:
+    """Whether an own line itself, and no function of torch's for it, is of one of these kinds."""
+    return any(_says(place, kind) for place in own(stack[-1:]) for kind in kinds)
 
 
 def _loops(stack: Stack) -> set[tuple[str, Range]]:
-    every = set()
-    for place in own(stack):
-        file, line = place[0].co_filename, line_of(place)
-        loops = source_of(file).loops
-        every |= {(file, loop) for loop in loops if loop[0] <= line <= loop[1]}
-    return every
+    return {
+        (place.file, loop)
+        for place in own(stack)
+        for loop in source_of(place.file)["loops"]
+        if loop[0] <= place.line <= loop[1]
+    }
 
 
 def training_loop(seen: Iterable[Stack]) -> tuple[str, Range] | None:
@@ -158,15 +134,12 @@ def sampled(tally: Tally, of_step: bool = False) -> Sampled:
         return START if block <= begins else stacks.OUTSIDE
 
     def line(stack: Stack, block: int) -> Key:
-        # A library that is called by another one has no line of the reader's.
-        for place in own(stack)[-1:]:
-            return place[0].co_filename, line_of(place), place[0].co_name
-        return "", 0, ""
+        return next(reversed(own(stack)), _NOWHERE)[:3]
 
-    shares = tally.shares(line).items()
     causes: dict[Key, str] = {}
     for key, its in tally.shares(lambda stack, block: (line(stack, block), cause(stack, block))):
         causes.setdefault(key, its)
+    shares = tally.shares(line).items()
     lines = [Line(*key, causes[key], *share) for key, share in shares if key[0]]
     return Sampled(tuple(lines), tally.shares(cause), tally.total, tally.looks, loop)
 
@@ -185,8 +158,7 @@ class Parts:
     @contextmanager
     def seen(self) -> Iterator[None]:
         """Look at the lines that run inside; those that have called the diagnosis are none."""
-        below = len(stacks.stack_of(sys._getframe()))
-        sampler = Sampler(self._done, below=below, width=BLOCK)
+        sampler = Sampler(self._done, below=len(stacks.stack_of(sys._getframe())))
         with giving_back(sampler.stop):
             sampler.start()
             yield

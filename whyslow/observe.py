@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import os
 import sys
 import threading
 import time
@@ -139,13 +140,8 @@ class Seen:
 
     def opens(self, file: Any, mode: str = "r", *_: Any, **__: Any) -> None:
         """Before a file is opened."""
-        if set(mode) & set("wax+") and not isinstance(file, int):
+        if set(mode) & set("wax+") and isinstance(file, (str, os.PathLike)):
             self.written.append(str(file))
-
-    def saves(self, obj: Any, f: Any, *_: Any, **__: Any) -> None:
-        """Before ``torch.save``, whose names these are: they may be given by name."""
-        if isinstance(f, str) or hasattr(f, "__fspath__"):
-            self.written.append(str(f))
 
 
 def _telling(owner: Any, name: str, tell: Callable[..., None]) -> tuple[Any, str, Any]:
@@ -172,7 +168,8 @@ def _listening(seen: Seen) -> Iterator[None]:
         _telling(torch.autograd, "backward", seen.goes_back),
         _telling(builtins, "open", seen.opens),
         _telling(io, "open", seen.opens),
-        _telling(torch, "save", seen.saves),
+        # Its arguments may be given by name.
+        _telling(torch, "save", lambda obj, f, *_, **__: seen.opens(f, "w")),
         *(_telling(*each, seen.recomputes) for each in recomputers()),
     ]
     # No ExitStack: of its callbacks, an interrupt may leave some undone.

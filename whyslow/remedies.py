@@ -1,4 +1,4 @@
-"""What to do about each cause that a diagnosis names: two lines, and the only list of all names.
+"""What to do about each cause, of a finding or of a line: two lines, and the only list of all.
 
 Words in braces are filled in by the check that knows them.
 """
@@ -35,6 +35,7 @@ PAGEABLE = "copies from pageable memory"
 GROWTH = "memory grows with every step"
 BATCH = "batch too small for the fixed costs of a step"
 
+_LOOK = "whyslow.diagnose(step) tries precision, threads, layout and torch.compile on one step,\n"
 REMEDIES = {
     WAITS: "{loader}\n"
     "Or decode and transform once, before the loop, or a whole batch at a time with tensors.",
@@ -80,11 +81,33 @@ REMEDIES = {
     "no retain_graph=True where each graph is used once.",
     BATCH: "A batch of {larger} instead of {size} samples: it changes what is learned, and needs\n"
     "another learning rate. Where it must stay small, torch.compile or a CUDA graph helps.",
-} | dict.fromkeys(
-    (FEW_THREADS, MANY_THREADS, SMALL_WORK),
-    "torch.set_num_threads({threads}), before the first step, or OMP_NUM_THREADS={threads};\n"
+    FEW_THREADS: "torch.set_num_threads({threads}), or OMP_NUM_THREADS={threads}, at the top:\n"
     "threads that wait for a core also take it from the loader's workers.",
-)
+    stacks.FORWARD: _LOOK + "and says what each of them saves. The line above is where to begin.",
+    stacks.BACKWARD: _LOOK + "and says what each of them saves: backward mirrors forward.",
+    stacks.UPDATE: "Give the optimizer fused=True: one operator for all weights.\n"
+    "Updates and clipping in a loop of your own have functions of torch: torch._foreach_*.",
+    stacks.VALIDATION: "Validate less often, or on a part; take a larger batch, since nothing is\n"
+    "kept: with torch.inference_mode(): around the loop, model.eval() before it.",
+    stacks.SAVING: "Save less often, or in a thread: copy the weights to the CPU first,\n"
+    "then torch.save of the copies while the training goes on.",
+    stacks.WAITING: "The program waits there for another thread or process.\n"
+    "Whether that one does the work, `py-spy dump` of its process says.",
+    stacks.START: "It is paid once: watch longer, or begin to watch behind it.",
+    stacks.OUTSIDE: "It is no training step: do it less often, or in another process.",
+    stacks.OWN: "These lines run outside of modules, loaders and optimizers. A loop over single\n"
+    "elements becomes one operator on all; a line of whole tensors is as fast as its operators.",
+}
+# Causes of lines for which the same helps as for a finding.
+_SAME = {
+    stacks.LOADING: WAITS,
+    stacks.HOST: HOST,
+    stacks.LOGGING: BESIDE,
+    stacks.COMPILING: RECOMPILED,
+    MANY_THREADS: FEW_THREADS,
+    SMALL_WORK: FEW_THREADS,
+}
+REMEDIES |= {cause: REMEDIES[name] for cause, name in _SAME.items()}
 
 
 def loader(workers: int = 0, tried: int | None = None) -> str:
@@ -104,34 +127,3 @@ def loader(workers: int = 0, tried: int | None = None) -> str:
 def remedy(name: str, **words: object) -> str:
     """The two lines for a cause. KeyError for a name, or a word, that is missing."""
     return REMEDIES[name].format(**words)
-
-
-_LOOK = "whyslow.diagnose(step) tries precision, threads, layout and torch.compile on one step,\n"
-
-_TEXTS = {
-    # As for a finding of the same kind.
-    stacks.HOST: remedy(HOST),
-    stacks.LOGGING: remedy(BESIDE),
-    stacks.COMPILING: remedy(RECOMPILED),
-    stacks.FORWARD: _LOOK + "and says what each of them saves. The line above is where to begin.",
-    stacks.BACKWARD: _LOOK + "and says what each of them saves: backward mirrors forward.",
-    stacks.UPDATE: "Give the optimizer fused=True: one operator for all weights.\n"
-    "Updates and clipping in a loop of your own have functions of torch: torch._foreach_*.",
-    stacks.VALIDATION: "Validate less often, or on a part; take a larger batch, since nothing is\n"
-    "kept: with torch.inference_mode(): around the loop, model.eval() before it.",
-    stacks.SAVING: "Save less often, or in a thread: copy the weights to the CPU first,\n"
-    "then torch.save of the copies while the training goes on.",
-    stacks.WAITING: "The program waits there for another thread or process.\n"
-    "Whether that one does the work, `py-spy dump` of its process says.",
-    stacks.START: "It is paid once: watch longer, or begin to watch behind it.",
-    stacks.OUTSIDE: "It is no training step: do it less often, or in another process.",
-    stacks.OWN: "These lines run outside of modules, loaders and optimizers. A loop over single\n"
-    "elements becomes one operator on all; a line of whole tensors is as fast as its operators.",
-}
-
-
-def advice(cause: str) -> str:
-    """The remedy to try first."""
-    if cause == stacks.LOADING:
-        return remedy(WAITS, loader=loader())
-    return _TEXTS[cause]

@@ -11,9 +11,9 @@ from typing import Any
 from labkit import show
 from labkit.show import Markup
 from labkit.text import aligned, format_seconds
+from whyslow import remedies
 from whyslow.findings import Diagnosis
 from whyslow.lines import Line, Sampled
-from whyslow.remedies import advice
 from whyslow.session import diagnose
 from whyslow.stacks import CAUSES, HOST, LOADING, START
 
@@ -85,11 +85,6 @@ class Report:
     def __repr__(self) -> str:
         if not self.sampled.looks:
             return self.sentence
-        remedy = "\n".join(f"  {line}" for line in advice(self._first).splitlines())
-        first = f"Try first, for {self._first}:\n{remedy}"
-        return "\n\n".join([self.sentence, self._table(), first, *self._notes()])
-
-    def _table(self) -> str:
         rows = []
         for line in self.lines:
             low, high = line.interval
@@ -97,9 +92,11 @@ class Report:
             bar = "█" * max(1, round(BAR * line.share))
             source = line.source or f"(no source, in {line.function})"
             rows.append([share, interval, bar, line.place, source[:70], line.cause])
-        return aligned(rows)
+        return "\n\n".join([self.sentence, aligned(rows), *self._notes()])
 
     def _notes(self) -> Iterator[str]:
+        remedy = remedies.remedy(self._first, loader=remedies.loader())
+        yield f"Try first, for {self._first}:\n{remedy}".replace("\n", "\n  ")
         shares = [f"{cause} {share:.0%}" for cause, share in self.causes.items() if share >= DRAWN]
         yield f"By cause: {', '.join(shares)}."
         if self.sampled.loop is not None:
@@ -112,13 +109,13 @@ class Report:
     def _repr_html_(self) -> str:
         if not self.sampled.looks:
             return show.result(show.sentence(self.sentence))
-        remedy = f"Try first, for {self._first}: {' '.join(advice(self._first).split())}"
+        remedy, *notes = self._notes()
         drawn = [line for line in self.sampled.lines if line.share >= DRAWN]
         return show.result(
             show.sentence(self.sentence),
-            show.sentence(remedy),
+            show.sentence(" ".join(remedy.split())),
             *(_excerpt(file, drawn) for file in dict.fromkeys(line.file for line in self.lines)),
-            show.details(*self._notes(), summary="What was looked for"),
+            show.details(*notes, summary="What was looked for"),
         )
 
 

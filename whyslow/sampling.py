@@ -27,7 +27,7 @@ from whyslow.stacks import START, Stack, stack_of_thread
 FIRST, MOST = 0.002, 0.05
 SHARE = 1 / 100
 # Seconds of a block, and the most blocks: then two of them become one.
-BLOCK, BLOCKS = 0.1, 200
+BLOCK, BLOCKS = 0.025, 200
 # Of shares: with fewer values each counts for itself, runs of neighbours would be too few.
 MANY = 20
 
@@ -95,7 +95,7 @@ class Tally:
 class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
     without imports, or for ``steps`` calls of `updated`. What it looks at begins ``below`` so many
-    places of a stack; a block is ``width`` seconds wide.
+    places of a stack.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
     object is gone, as after an interrupt, the sampler ends, too: so it is no method of the sampler,
@@ -108,9 +108,8 @@ class Sampler:
         seconds: float = math.inf,
         steps: int = 0,
         below: int | None = None,
-        width: float = BLOCK,
     ) -> None:
-        self.tally = Tally(width)
+        self.tally = Tally()
         self._below = below
         self._seconds, self.steps = seconds, steps
         self._done = weakref.WeakMethod(done)

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import inspect
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -30,9 +27,7 @@ from labkit.progress import progress
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
-from whyslow import remedies
-from whyslow.checks import loading, model, settings, update, waits
-from whyslow.checks.model import larger_batch
+from whyslow import by_lines, experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Parts
@@ -52,18 +47,6 @@ from whyslow.subject import (
     use_of,
 )
 
-Check = Callable[[Subject], Iterator[Experiment]]
-
-# Of those that work on the same part of a step, the first ones come first.
-EXPERIMENTS: tuple[Check, ...] = (
-    settings.switches,
-    update.optimizers,
-    model.precision,
-    waits.waits,
-    model.gradients,
-    settings.threads,
-    model.compiling,
-)
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15
 # Of a step that takes more of the budget, operators and memory are not counted: that takes five.
@@ -81,7 +64,6 @@ def diagnose(
     seconds: float | None = None,
     model: Any = None,
     optimizer: Any = None,
-    patience: float = 120.0,
     first: str = "",
 ) -> Diagnosis:
     """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
@@ -90,22 +72,21 @@ def diagnose(
     ``batches`` is a DataLoader, or whatever else gives such batches again and again. ``seconds`` is
     the budget, 20 by default. ``model`` and ``optimizer`` are found where the step uses them; give
     them, or a list of anything else with a state, where the step changes what it cannot reach by
-    name. Whatever takes longer than ``patience`` seconds at once ends with a TimeoutError.
-    Experiments on ``first``, a cause of a `Report`, come first; else those on the largest part.
+    name. Experiments on ``first``, a cause of a `Report`, come first; else those on the largest
+    part.
 
     Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
     the step are as before; TypeError for a step that cannot be called like that, ValueError for one
     on a card that is not torch's current one, or that trains in a generator function, which cannot
-    be put back; what the first step raises comes through.
+    be put back; what the first step raises comes through, and so does an interrupt, which says
+    where a step or a loader hangs.
     """
     given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
     state = tuple(item for each in given for item in each if item is not None)
     seconds = check_call(step, batches, seconds)
-    if not patience > 0:
-        raise ValueError(f"patience={patience!r}: use a positive number of seconds")
     if first and first not in CAUSES:
         raise ValueError(f"first={first!r}: use {', '.join(map(repr, CAUSES))}")
-    return Session(step, batches, seconds, patience, state, first).run()
+    return Session(step, batches, seconds, state, first).run()
 
 
 def check_call(step: Any, batches: Any, seconds: float | None) -> float:
@@ -137,35 +118,29 @@ class Session:
     def __init__(
         self,
         step: Callable[..., object],
-        batches: Any,
-        seconds: float,
-        patience: float,
-        state: tuple[Any, ...],
+        batches: Any = None,
+        seconds: float = 1.0,
+        state: tuple[Any, ...] = (),
         first: str = "",
     ) -> None:
         self.subject = Subject(step, own(batches))
-        self.seconds, self.patience = seconds, patience
+        self.seconds, self.state, self.first = seconds, state, first
         self.begin = time.perf_counter()
         self.others = Others()
+        self.parts = Parts()
+        self.restoration: Restoration
         self.found: list[Finding] = []
-        # By the lines alone: said where no experiment explains it.
-        self.beside: list[Finding] = []
-        self.unmeasured: dict[str, str] = {}
+        # What was looked for, and why it could not be measured, or "".
+        self.checked: dict[str, str] = {}
         self.notes: list[str] = []
-        # The checks that were made, by what they look for.
-        self.looked_for: list[str] = []
         self.step_seconds = math.nan
         self.phases: dict[str, float] = {}
-        self.state, self.first = state, first
-        self.restoration: Restoration
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
         # The line that took most of loading the first batches.
         self.loads_in = ""
-        self.parts = Parts()
         # Whether any experiment was made; else what the report says first.
-        self.tried = False
-        self.untried = ""
+        self.tried, self.untried = False, ""
 
     @property
     def left(self) -> float:
@@ -187,7 +162,7 @@ class Session:
             ):
                 self._look()
                 # A profiler would watch what counts as well, which takes many times as long.
-                with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
+                with experiments.not_profiled() if self.subject.seen.profiled else nullcontext():
                     self._count()
                 self._stream()
                 self._experiments()
@@ -199,15 +174,14 @@ class Session:
         if written := self.subject.seen.written:
             names = ", ".join(dict.fromkeys(written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
-        made = dict.fromkeys(self.looked_for)
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
             time.perf_counter() - self.begin,
             self.phases,
             (*self.notes, *self.restoration.notes),
-            self.unmeasured,
-            tuple(name for name in made if name not in self.unmeasured),
+            {name: why for name, why in self.checked.items() if why},
+            tuple(name for name, why in self.checked.items() if not why),
             self.untried,
         )
 
@@ -218,24 +192,24 @@ class Session:
         """The first steps: what is used, and how long it takes."""
         subject = self.subject
         if subject.takes_batches:
-            with limit(self.patience, "loading the first batches"), self.parts.seen():
+            with self.parts.seen():
                 subject.keep(subject.loader)
             self.loads_in = self.parts.where((LOADING,))
         probe = [mapped(batch, torch.clone) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
-        before = model.codes()
-        self._observe(subject.serve(probe), "the first step")
+        before = experiments.codes()
+        self._observe(subject.serve(probe))
         if versions != [each._version for each in tensors_of(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
-        if subject.step_seconds < self.seconds / 2 or model.codes() != before:
+        if subject.step_seconds < self.seconds / 2 or experiments.codes() != before:
             # The first one has no gradients to begin with, and compiles: the second tells more.
-            self._observe(subject.serve(), "the second step")
+            self._observe(subject.serve())
         self.step_seconds = subject.step_seconds
         self._advance()
 
-    def _observe(self, step: Callable[[], object], name: str) -> None:
-        with limit(self.patience, name), self.parts.seen():
+    def _observe(self, step: Callable[[], object]) -> None:
+        with self.parts.seen():
             self.subject.seen = observe(step, self.restoration.keep)
         self.subject.step_seconds = self.subject.seen.seconds
 
@@ -244,7 +218,7 @@ class Session:
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
             why = self._too_slow(2 * MEMORY_STEPS)
-            self.unmeasured |= {remedies.GROWTH: why, remedies.BATCH: why}
+            self.checked |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
         step = subject.serve()
         with self._may_fail("operators, one by one"):
@@ -252,7 +226,7 @@ class Session:
         with self._may_fail("memory of a step"):
             use = use_of(step, subject.seen.device)
             subject.peak = use.peak
-            self.looked_for.append(remedies.GROWTH)
+            self.checked[remedies.GROWTH] = ""
             self.found += growth(use)
         self._advance()
 
@@ -265,21 +239,20 @@ class Session:
     def _stream(self) -> None:
         """Steps on batches as they come: what is waited for, and which lines run meanwhile."""
         subject = self.subject
-        before = model.compilations()
+        before = experiments.compilations()
         with preserve_state(*self.restoration.items):
             streamed = self._streamed()
-            times = model.compilations() - before
+            times = experiments.compilations() - before
             self._from_waits(streamed)
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
-        self.looked_for.append(remedies.RECOMPILED)
-        if update.trains(subject):
-            self.looked_for.append(remedies.BESIDE)
-        self.found += self._placed(update.again(self.parts, times), (COMPILING,))
+        self.checked[remedies.RECOMPILED] = ""
+        if by_lines.trains(subject):
+            self.checked[remedies.BESIDE] = ""
+        self.found += self._placed(by_lines.again(self.parts, times), (COMPILING,))
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(remedies.LOOP):
-            self.found += self._placed(update.by_hand(subject, self.parts), (OWN, UPDATE))
-        self.beside += self._placed(update.around(subject, self.parts), update.AROUND)
+            self.found += self._placed(by_lines.by_hand(subject, self.parts), (OWN, UPDATE))
         self._advance()
 
     def _streamed(self) -> Stream:
@@ -294,15 +267,10 @@ class Session:
         if steps * one > 2 * STREAMING * self.seconds:
             if not workers:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
-            self.unmeasured[remedies.WAITS] = self._too_slow(2 * steps)
+            self.checked[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
-
-        def train(batch: Any) -> None:
-            with limit(self.patience, "a step"):
-                subject.train(batch)
-
-        with limit(self.patience, "reading from the loader"), self.parts.seen():
-            streamed = stream(train, subject.loader, STREAMING * self.seconds)
+        with self.parts.seen():
+            streamed = stream(subject.train, subject.loader, STREAMING * self.seconds)
         if streamed.works:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed
@@ -311,7 +279,7 @@ class Session:
         """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
         subject = self.subject
         self.phases = self.parts.shares()
-        self.looked_for.append(remedies.WAITS)
+        self.checked.setdefault(remedies.WAITS, "")
         where = self.parts.where((LOADING,)) or self.loads_in
         if subject.takes_batches and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
@@ -334,15 +302,19 @@ class Session:
         A larger batch, which changes what is learned, only where nothing else was found.
         """
         explained = 0.0
-        every = self._every_experiment(EXPERIMENTS)
+        every = self._every_experiment(experiments.EXPERIMENTS)
         for number, experiment in enumerate(every):
             explained = max(explained, self._experiment(experiment, len(every) - number))
-        self.found += [each for each in self.beside if explained < each.share / 2]
+        # By the lines alone: said where no experiment explains it.
+        beside = self._placed(by_lines.around(self.subject, self.parts), by_lines.AROUND)
+        self.found += [each for each in beside if explained < each.share / 2]
         if not any(each.of == "time" for each in ranked(self.found)):
-            for experiment in self._every_experiment((larger_batch,)):
+            for experiment in self._every_experiment((experiments.larger_batch,)):
                 self._experiment(experiment, 1)
 
-    def _every_experiment(self, checks: Iterable[Check]) -> list[Experiment]:
+    def _every_experiment(
+        self, checks: Iterable[Callable[[Subject], Iterator[Experiment]]]
+    ) -> list[Experiment]:
         """All that apply to the step: those on the cause that was asked for, then the largest share
         first. To make one may take memory.
         """
@@ -350,8 +322,8 @@ class Session:
         for check in checks:
             with self._may_fail(f"{check.__name__}, by experiment"):
                 every += check(self.subject)
-        every.sort(key=lambda each: -each.share(self.phases))
-        return sorted(every, key=lambda each: self.first not in each.part)
+        every.sort(key=lambda each: (self.first not in each.part, -each.share(self.phases)))
+        return every
 
     def _experiment(self, experiment: Experiment, rest: int) -> float:
         """Run one of the ``rest``: the share of the step that it saves, or 0."""
@@ -361,31 +333,26 @@ class Session:
         # A single pair is only for the first one.
         if steps < (STEPS if self.tried else STEPS - 2):
             why = self._too_slow(rest * STEPS, experiment.compiles)
-            self.unmeasured[experiment.name] = why
+            self.checked[experiment.name] = why
             if not (self.tried or self.untried or experiment.compiles):
                 self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
             return 0.0
-        first, self.tried = not self.tried, True
-        step = self.subject.serve()
         # Less than its part, since to warm up takes time, too; but not for the largest share.
         longest = LONGEST * self.seconds
-        seconds = longest if first else min(longest, self.left / (rest + 0.5))
-        with (
-            preserve_state(*self.restoration.items),
-            self._may_fail(experiment.name),
-            experiment.whole(),
-        ):
+        seconds = min(longest, self.left / (rest + 0.5)) if self.tried else longest
+        self.tried = True
+        with preserve_state(*self.restoration.items), self._may_fail(experiment.name):
             others = Others()
             room = seconds / self.subject.step_seconds
             few = max(1 + (steps >= STEPS), int(room - 1) // 2) if room < MANY else 0
-            result = experiment.run(step, seconds, few)
+            result = experiment.run(self.subject.serve(), seconds, few)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
-            self.looked_for.append(experiment.name)
+            self.checked.setdefault(experiment.name, "")
             self._advance()
             if experiment.cores and (busy := others.in_the_way(experiment.cores)):
-                self.unmeasured[experiment.name] = busy
+                self.checked[experiment.name] = busy
             elif experiment.worth_naming(result):
                 [finding] = self._placed([experiment.finding(result)], experiment.part)
                 self.found.append(finding)
@@ -397,43 +364,12 @@ class Session:
 
     @contextmanager
     def _may_fail(self, name: str) -> Iterator[None]:
-        """What fails, or takes too long, is told, and ends only itself."""
+        """What fails is told, and ends only itself."""
         try:
-            with limit(self.patience, name):
-                yield
+            yield
         except Exception as error:
             # Whatever it is: the program itself ran without this.
             text = str(error).splitlines() or [""]
-            self.unmeasured[name] = f"{type(error).__name__}: {text[0][:120]}"
+            self.checked[name] = f"{type(error).__name__}: {text[0][:120]}"
             if is_out_of_memory(error):
                 release_memory()
-
-
-@contextmanager
-def limit(seconds: float, what: str) -> Iterator[None]:
-    """TimeoutError when the block takes more than ``seconds``; it says ``what`` took so long.
-
-    Only the main thread of a program can be interrupted, by a signal of the operating system:
-    elsewhere what hangs is not ended.
-    """
-
-    def ring(number: int, frame: FrameType | None) -> NoReturn:
-        late = f"{what} took longer than {seconds:g} s; patience={2 * seconds:g} waits longer"
-        if frame is not None:
-            late += f" (it stood in {frame.f_code.co_name}, line {frame.f_lineno})"
-        raise TimeoutError(late)
-
-    in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or not hasattr(signal, "setitimer"):
-        yield
-        return
-    before, old = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
-
-    def put_back() -> None:
-        signal.setitimer(signal.ITIMER_REAL, *old)
-        signal.signal(signal.SIGALRM, before)
-
-    with giving_back(put_back):
-        signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        yield

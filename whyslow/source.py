@@ -7,34 +7,24 @@ import functools
 import linecache
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 # The first and the last line.
 Range = tuple[int, int]
 _QUIET = {"no_grad", "inference_mode"}
 
 
-@dataclass(frozen=True)
-class Source:
-    """Loops of a file, and ranges of lines ``without`` gradients or that ``update`` by hand; lines
-    that read ``gradients``, and those that compute the ``loss``.
-    """
-
-    loops: tuple[Range, ...] = ()
-    without: tuple[Range, ...] = ()
-    update: tuple[Range, ...] = ()
-    gradients: tuple[Range, ...] = ()
-    loss: tuple[Range, ...] = ()
-
-
 @functools.lru_cache(maxsize=256)
-def source_of(file: str) -> Source:
-    """Nothing is known of a file that cannot be read, or that is no Python."""
+def source_of(file: str) -> dict[str, list[Range]]:
+    """The ``loops`` of a file, ranges ``without`` gradients or that ``update`` by hand, lines that
+    read ``gradients``, and those that compute the ``loss``.
+
+    Nothing is known of a file that cannot be read, or that is no Python.
+    """
+    ranges: dict[str, list[Range]] = defaultdict(list)
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return Source()
-    ranges: dict[str, list[Range]] = defaultdict(list)
+        return ranges
     for node in ast.walk(tree):
         if isinstance(node, (ast.For, ast.While)):
             ranges["loops"].append(_range(node))
@@ -42,8 +32,8 @@ def source_of(file: str) -> Source:
             ranges["update" if _writes(node) else "without"].append(_range(node))
         if isinstance(node, ast.Attribute) and node.attr == "grad":
             ranges["gradients"].append(_range(node))
-    ranges["loss"] = list(_losses(tree))
-    return Source(**{name: tuple(each) for name, each in ranges.items()})
+    ranges["loss"] += _losses(tree)
+    return ranges
 
 
 def _losses(tree: ast.AST) -> Iterator[Range]:

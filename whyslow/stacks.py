@@ -1,8 +1,8 @@
 """What a stack of Python's says: the lines of the reader's own files, and what libraries do there.
 
-A `Stack` goes from the outermost frame to the innermost. Of the reader's own frames it has the code
-and the place in it; of a library's frames only a *mark*, a word for what that code is for, and
-nothing where the code could be for anything.
+A `Stack` goes from the outermost frame to the innermost. Of the reader's own frames it has the
+line; of a library's frames only a *mark*, a word for what that code is for, and nothing where the
+code could be for anything.
 """
 
 from __future__ import annotations
@@ -13,13 +13,23 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 import labkit
 from labkit.restore.collector import without_collector
 from labkit.restore.own import is_own_code
 
-# A frame of the reader's: its code, and the byte of it that runs. Or a mark.
-Place = tuple[CodeType, int]
+
+class Place(NamedTuple):
+    """A line of the reader's, and the first and the last byte of the part of it that runs."""
+
+    file: str
+    line: int
+    function: str
+    part: tuple[int, int] = (0, 0)
+
+
+# Places and marks.
 Stack = tuple[Place | str, ...]
 
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
@@ -31,33 +41,30 @@ HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
 TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
 CAUSES = (*TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
 
-# By the end of the file's path, and by the function where one is named. The first that fits.
-_MARKS: tuple[tuple[str, str, str], ...] = (
-    (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", "", LOADING),
-    (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", "", LOADING),
-    (r"numpy/lib/_?npyio", "", LOADING),
-    (r"torch/serialization\.py", r"save", SAVING),
-    (r"torch/serialization\.py", r"load", LOADING),
-    (r"<frozen importlib", "", START),
+_WAIT = r"_?(join|wait|get|put|result|select|poll|communicate|recv)"
+# Of a library's file and function, as in torch/_tensor.py:backward. The first that fits.
+_MARKS = (
+    (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", LOADING),
+    (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", LOADING),
+    (r"numpy/lib/_?npyio|torch/serialization\.py:load", LOADING),
+    (r"torch/serialization\.py:save", SAVING),
+    (r"<frozen importlib", START),
     # Compiling, and not the calls of what is compiled.
-    (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", "", COMPILING),
-    (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", "", COMPILING),
-    (r"/torchinductor_|torch/nn/functional\.py", "", FORWARD),
-    (r"torch/nn/modules/module\.py", r"_(wrapped_)?call_impl|__call__", FORWARD),
-    (r"torch/(_tensor|autograd/__init__)\.py", r"backward|grad$", BACKWARD),
-    (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", "", UPDATE),
-    (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", "", LOGGING),
+    (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", COMPILING),
+    (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", COMPILING),
+    (r"/torchinductor_|torch/nn/functional\.py", FORWARD),
+    (r"torch/nn/modules/module\.py:(_(wrapped_)?call_impl|__call__)", FORWARD),
+    (r"torch/(_tensor|autograd/__init__)\.py:(backward|grad$)", BACKWARD),
+    (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", UPDATE),
+    (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", LOGGING),
     # Trainers of libraries, whose loops are not the reader's.
-    (r"lightning/.*evaluation_loop", "", VALIDATION),
-    (r"transformers/trainer\.py", r"evaluat\w*|prediction_\w*|predict", VALIDATION),
-    (r"fastai/learner\.py", r"_do_epoch_validate|validate", VALIDATION),
-    (
-        r"/(threading|queue|selectors|subprocess|concurrent/futures/\w+|multiprocessing/\w+)\.py",
-        r"_?(join|wait|get|put|result|select|poll|communicate|recv)",
-        WAITING,
-    ),
+    (r"lightning/.*evaluation_loop", VALIDATION),
+    (r"transformers/trainer\.py:(evaluat|predict)", VALIDATION),
+    (r"fastai/learner\.py:(_do_epoch_validate|validate)", VALIDATION),
+    (rf"/(threading|queue|selectors|subprocess)\.py:{_WAIT}", WAITING),
+    (rf"/(concurrent/futures|multiprocessing)/\w+\.py:{_WAIT}", WAITING),
 )
-_RULES = tuple((re.compile(file), re.compile(name), mark) for file, name, mark in _MARKS)
+_RULES = tuple((re.compile(place), mark) for place, mark in _MARKS)
 _KIT = tuple(str(Path(module).parent.resolve()) for module in (__file__, labkit.__file__))
 # Python's own functions that are made from text, such as those of dataclasses.
 _MADE = re.compile(r"__\w+__$")
@@ -76,11 +83,13 @@ def is_own(code: CodeType) -> bool:
 @functools.cache
 def mark_of(code: CodeType) -> str:
     """What a library's code is for, or nothing."""
-    file = code.co_filename.replace("\\", "/")
-    for path, name, mark in _RULES:
-        if path.search(file) and name.match(code.co_name):
-            return mark
-    return ""
+    place = f"{code.co_filename}:{code.co_name}".replace("\\", "/")
+    return next((mark for rule, mark in _RULES if rule.search(place)), "")
+
+
+@functools.lru_cache(maxsize=1024)
+def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
+    return tuple(code.co_positions())
 
 
 def stack_of(frame: FrameType | None) -> Stack:
@@ -89,7 +98,9 @@ def stack_of(frame: FrameType | None) -> Stack:
     while frame is not None:
         code = frame.f_code
         if is_own(code):
-            places.append((code, frame.f_lasti))
+            line, last, begin, end = _positions(code)[max(0, frame.f_lasti) // 2]
+            part = (begin or 0, end or 0) if line == last else (0, 0)
+            places.append(Place(code.co_filename, line or code.co_firstlineno, code.co_name, part))
         elif (mark := mark_of(code)) and places[-1:] != [mark]:
             places.append(mark)
         frame = frame.f_back

@@ -107,13 +107,6 @@ class Stream:
         """Seconds of each step with its wait."""
         return [wait + work for wait, work in zip(self.waits, self.works, strict=True)]
 
-    @property
-    def warm(self) -> Stream:
-        """Its steps that are not the first of a pass."""
-        pairs = zip(self.waits, self.works, strict=True)
-        steps = [each for each in pairs if each[0] not in self.starts]
-        return Stream([wait for wait, _ in steps], [work for _, work in steps])
-
 
 def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream:
     """Run the loader for ``seconds``, and for `LEAST_STEPS` where they take no longer than twice
@@ -125,15 +118,14 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream
     found, skip = Stream(), ahead(loader)
     begin = asked = time.perf_counter()
     for number, (first, batch) in enumerate(_endless(loader)):
-        wait = time.perf_counter() - asked
-        if first:
-            found.starts.append(wait)
         began = time.perf_counter()
+        if first:
+            found.starts.append(began - asked)
         step(batch)
         synchronize()
         done = time.perf_counter()
         if number >= skip:
-            found.waits.append(wait)
+            found.waits.append(began - asked)
             found.works.append(done - began)
         enough = len(found.works) >= LEAST_STEPS or done - begin > 2 * seconds
         if found.works and enough and done - begin > seconds:
@@ -146,12 +138,10 @@ def _endless(loader: Any) -> Iterator[tuple[bool, Any]]:
     """Its batches again and again, as long as there are any, and whether each is the first of its
     pass; without a loader, no batches.
     """
-    while loader is None:
-        yield False, None
     some = True
     while some:
         some = False
-        for batch in one_pass(loader):
+        for batch in (None,) if loader is None else one_pass(loader):
             yield not some, batch
             some = True
 

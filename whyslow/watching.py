@@ -39,7 +39,8 @@ class Watch:
         self._sampler = Sampler(self.stop, math.inf if seconds is None else seconds, steps or 0)
         self._unhook: Callable[[], object] = lambda: None
         self._ended = ""
-        self._lock = threading.Lock()
+        # A signal may come while it is held.
+        self._lock = threading.RLock()
         self._shown = not show
         self._place: Any = None
 
@@ -53,8 +54,9 @@ class Watch:
         self._sampler.start()
         return self
 
-    def stop(self) -> Report:
-        """End it, and show what was found, if that was not done yet."""
+    def stop(self, ended: str = "") -> Report:
+        """End it, and show what was found, if that was not done yet; ``ended`` says by what."""
+        self._ended = self._ended or ended
         self._sampler.stop()
         self._unhook()
         with self._lock:
@@ -75,15 +77,10 @@ class Watch:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._ended = kind.__name__ if kind else ""
-        self.stop()
+        self.stop(kind.__name__ if kind else "")
 
     def __repr__(self) -> str:
         return str(self.report)
-
-    def _at_exit(self) -> None:
-        self._ended = self._ended or getattr(getattr(sys, "last_type", None), "__name__", "")
-        self.stop()
 
 
 def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:
@@ -96,7 +93,7 @@ def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:
     watch = Watch(seconds=seconds, steps=steps)
     if multiprocessing.current_process().name == "MainProcess":
         watch.start()
-        atexit.register(watch._at_exit)
+        atexit.register(lambda: watch.stop(getattr(getattr(sys, "last_type", 0), "__name__", "")))
     return watch
 
 

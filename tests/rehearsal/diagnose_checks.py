@@ -20,8 +20,8 @@ from torch.overrides import TorchFunctionMode
 
 import whyslow
 from labkit.restore.attributes import patched
+from whyslow.experiments import EXPERIMENTS
 from whyslow.observe import count_operators, observe
-from whyslow.session import EXPERIMENTS
 from whyslow.subject import Subject
 
 # Seconds that a slow card takes for what is wrong with a program, and for a layer's launches.

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 import whyslow
 from tests.whyslow.parts import full, trainer
-from whyslow import session
+from whyslow import experiments, session
 from whyslow.experiment import ALL, HOST, MODEL, UPDATE, Experiment
 from whyslow.findings import Diagnosis, Finding
 from whyslow.sampling import MOST
@@ -171,7 +171,7 @@ def test_what_was_asked_for_and_then_the_largest_share_comes_first(shares, asked
         yield Experiment("host", "so", part=HOST)
         yield Experiment("all", "so", part=ALL)
 
-    told = session.Session(print, None, 1.0, 60.0, (), asked)
+    told = session.Session(print, first=asked)
     told.phases = shares
     assert [each.name for each in told._every_experiment((every,))] == order
 
@@ -186,12 +186,12 @@ def test_what_works_on_everything_competes_with_the_largest_part():
 @pytest.mark.parametrize("other", [None, "time", "memory"])
 def test_a_larger_batch_is_tried_only_where_nothing_else_costs_time(monkeypatch, other):
     tried = []
-    monkeypatch.setattr(session, "EXPERIMENTS", ())
-    told = session.Session(print, None, 1.0, 60.0, ())
+    monkeypatch.setattr(experiments, "EXPERIMENTS", ())
+    told = session.Session(print)
     if other is not None:
         told.found.append(Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis", other))
     larger = Experiment("larger", "so", part=ALL)
-    monkeypatch.setattr(session, "larger_batch", lambda subject: iter([larger]))
+    monkeypatch.setattr(experiments, "larger_batch", lambda subject: iter([larger]))
     monkeypatch.setattr(told, "_experiment", lambda each, rest: tried.append(each) or 0.0)
     told._experiments()
     assert tried == ([] if other == "time" else [larger])

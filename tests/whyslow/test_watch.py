@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -23,7 +24,7 @@ from whyslow.lines import sampled
 from whyslow.sampling import BLOCK, BLOCKS, Sampler, Tally
 from whyslow.session import Session
 from whyslow.source import source_of
-from whyslow.stacks import is_own, mark_of, stack_of_thread
+from whyslow.stacks import Place, is_own, mark_of, stack_of_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -196,6 +197,13 @@ def test_a_script_that_ends_in_another_way_is_reported_and_ends_so(tmp_path, end
     assert told in done.stderr and "time.sleep(0.3)" in done.stderr
 
 
+def test_a_script_that_its_scheduler_ends_is_reported_and_ends_so(tmp_path):
+    end = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)"
+    done = run(tmp_path, FAILS.format(end=end))
+    assert done.returncode == -signal.SIGTERM
+    assert "until SIGTERM" in done.stderr and "time.sleep(0.3)" in done.stderr
+
+
 WORKERS = """
     import time
     import torch
@@ -276,10 +284,10 @@ def test_a_file_says_which_lines_are_without_gradients(tmp_path):
         encoding="utf-8",
     )
     source = source_of(str(file))
-    assert source.without == ((2, 4), (8, 9)) and source.update == ((5, 7),)
-    assert source.gradients == ((7, 7),) and source.loss == ((11, 11),)
-    assert set(source.loops) == {(3, 4), (6, 7)}
-    assert source_of(str(tmp_path / "none.py")).loops == ()
+    assert source["without"] == [(2, 4), (8, 9)] and source["update"] == [(5, 7)]
+    assert source["gradients"] == [(7, 7)] and source["loss"] == [(11, 11)]
+    assert set(source["loops"]) == {(3, 4), (6, 7)}
+    assert not source_of(str(tmp_path / "none.py"))["loops"]
 
 
 def test_a_long_run_keeps_few_blocks():
@@ -292,7 +300,7 @@ def test_a_long_run_keeps_few_blocks():
 
 @pytest.mark.parametrize("cause", ["loading", "logging"])
 def test_a_report_leads_on_to_experiments_on_its_heaviest_cause(monkeypatch, cause):
-    stack = (compile("pass", __file__, "exec"), 0), cause
+    stack = Place(__file__, 1, "train"), cause
     tally = Tally()
     tally.add(stack, 0.1, 1.0)
     asked = []

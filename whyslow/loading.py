@@ -25,18 +25,15 @@ MayFail = Callable[[str], AbstractContextManager[None]]
 
 
 def finding(subject: Subject, streamed: Stream, may_fail: MayFail) -> Finding:
-    """What waiting for batches costs: the larger one of starts of workers and of other waits."""
-    starts = _restarts(subject, streamed)
-    if starts:
-        streamed = streamed.warm
+    """What waiting for batches costs: starts of workers, where they are the larger part of it."""
     share = share_of(streamed.waits, streamed.wholes)
-    waits = _waits(subject, streamed, share)
+    starts = _restarts(subject.loader, streamed)
+    if starts and starts.share > share[0] / 2:
+        return starts
     if share[1][0] >= LEAST_SHARE:
         with may_fail(CAUSE):
-            waits = cause(subject, streamed, share)
-    if starts and starts.share > waits.share * (1 - starts.share):
-        return starts
-    return waits.scaled(1 - starts.share) if starts else waits
+            return cause(subject, streamed, share)
+    return _waits(subject, streamed, share)
 
 
 def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
@@ -82,22 +79,16 @@ def seconds_of(loader: Any) -> float:
 
 
 def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
-    """What a loader like this one saves with so many workers, beside what starts of them cost."""
-    lives_on = subject.loader.persistent_workers
-
-    def steps(loader: Any) -> list[float]:
-        again = stream(subject.train, loader, seconds)
-        return again.wholes if lives_on else again.warm.wholes
-
-    wholes = streamed.wholes if lives_on else streamed.warm.wholes
+    """What a loader like this one saves with so many workers."""
+    wholes = streamed.wholes
     seconds = min(SECONDS, 2 * sum(wholes))
     if not workers:
         # The loader as it is once more, so that a machine that slows down slows both.
-        wholes = wholes + steps(subject.loader)
+        wholes = wholes + stream(subject.train, subject.loader, seconds).wholes
         end_workers(subject.loader)
     another = with_workers(subject.loader, workers)
     try:
-        return saving_of(wholes, steps(another))
+        return saving_of(wholes, stream(subject.train, another, seconds).wholes)
     finally:
         end_workers(another)
 
@@ -112,23 +103,21 @@ def _clock(streamed: Stream) -> str:
     return f"by the clock: waiting in {len(streamed.waits)} steps of a stream"
 
 
-def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
+def _restarts(loader: Any, streamed: Stream) -> Finding | None:
     """Workers that are started again for every pass over the data."""
-    loader, warm = subject.loader, streamed.warm
-    workers = getattr(loader, "num_workers", 0)
-    if not (workers and streamed.starts) or getattr(loader, "persistent_workers", False):
+    if not getattr(loader, "num_workers", 0) or getattr(loader, "persistent_workers", False):
         return None
     try:
         steps = len(loader)
     except TypeError:
         # Nobody knows how long an epoch is.
         return None
-    usual = statistics.median(warm.waits or [0.0])
-    lost = [max(0.0, start - usual) for start in streamed.starts]
-    epochs = [each + steps * (usual + statistics.median(streamed.works)) for each in lost]
-    share, interval = share_of(lost, epochs)
-    if len(lost) < 4:
-        # Few starts were seen: they scatter by about a third.
-        interval = share / 1.5, min(1.0, share * 1.5)
-    before = f"{statistics.median(lost):.2f} s before the first batch of an epoch"
-    return found(remedies.RESTARTS, (share, interval), f"by the clock: {before} of {steps}")
+    usual = statistics.median(streamed.waits)
+    # From the second one on, workers of the pass before have to end, too.
+    starts = streamed.starts[1:] or streamed.starts or [usual]
+    lost = max(0.0, statistics.median(starts) - usual)
+    share = lost / (lost + steps * (usual + statistics.median(streamed.works)))
+    # Few starts are seen: they scatter by about a third.
+    interval = share / 1.5, min(1.0, share * 1.5)
+    how = f"by the clock: {lost:.2f} s before the first batch of an epoch of {steps}"
+    return found(remedies.RESTARTS, (share, interval), how)

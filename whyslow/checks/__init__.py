@@ -1,1 +1,0 @@
-"""What is looked for: by `Experiment`s that apply to a subject, and in the lines that ran."""

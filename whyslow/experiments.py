@@ -1,0 +1,386 @@
+"""The experiments: where each applies, and what it changes in a step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd import profiler
+from torch.backends import cudnn
+from torch.profiler import profile, supported_activities
+from torch.utils._pytree import tree_leaves
+
+from labkit.busy import cores
+from labkit.restore import preserve_state
+from labkit.restore.attributes import exchanged
+from whyslow import remedies
+from whyslow.experiment import (
+    ALL,
+    HOST,
+    UPDATE,
+    Calls,
+    Change,
+    Experiment,
+    forwards,
+    nothing,
+    switched,
+)
+from whyslow.findings import LEAST_SHARE
+from whyslow.observe import from_host, mapped, recomputers, tensors_of
+from whyslow.subject import Subject
+
+# Keeping what was recomputed takes at most about so many times the memory of a step.
+KEPT = 8
+
+# ---------------------------------------------------------------------------------------- switches
+
+
+def switches(subject: Subject) -> Iterator[Experiment]:
+    """Each the other way, where it is set so that it may cost time."""
+    seen = subject.seen
+    on_cuda = seen.device == "cuda"
+    if seen.anomaly:
+        off = partial(torch.autograd.set_detect_anomaly, False)
+        change = partial(switched, off, "set_anomaly_enabled")
+        yield Experiment(remedies.ANOMALY, "the same step without it", change)
+    if seen.profiled:
+        how = "the same step while the profiler does not record"
+        yield Experiment(remedies.PROFILER, how, not_profiled, part=ALL)
+    if seen.deterministic or (on_cuda and cudnn.deterministic):
+        how = "the same step with torch's own choice of algorithms"
+        change = partial(switched, _choose_freely, "use_deterministic_algorithms")
+        yield Experiment(remedies.DETERMINISTIC, how, change, part=ALL)
+    if on_cuda and seen.images and not cudnn.benchmark:
+        change = partial(switched, partial(setattr, cudnn, "benchmark", True))
+        yield Experiment(remedies.NO_SEARCH, "cudnn.benchmark = True", change)
+    if seen.recomputed and subject.has_room(KEPT):
+        how = "the same step, with activations kept instead of computed twice"
+        yield Experiment(remedies.RECOMPUTED, how, not_recomputed)
+
+
+def _choose_freely() -> None:
+    torch.use_deterministic_algorithms(False)
+    cudnn.deterministic = False
+
+
+@contextmanager
+def not_profiled() -> Iterator[None]:
+    """No profiler records, neither one that runs already nor one that the step begins."""
+    runs = torch.autograd._profiler_enabled()
+    instead: list[Any] = [(profile, name, nothing) for name in ("start", "stop", "step")]
+    for kind in (profile, profiler.profile):
+        instead += [(kind, "__enter__", lambda self: self), (kind, "__exit__", nothing)]
+    if runs:
+        profiler._toggle_collection_dynamic(False, supported_activities())
+    try:
+        with exchanged(instead):
+            yield
+    finally:
+        if runs:
+            profiler._toggle_collection_dynamic(True, supported_activities())
+
+
+@contextmanager
+def not_recomputed() -> Iterator[None]:
+    """``checkpoint(function, ...)`` only calls the function."""
+
+    def passes(*args: Any, **keywords: Any) -> Iterator[None]:
+        # torch runs this up to its yield, calls the function, and ends it.
+        yield
+
+    def calls(function: Any, preserve: bool, *args: Any) -> Any:
+        # In the place of the autograd function that recomputes.
+        return function(*args)
+
+    instead = {"apply": calls}
+    with exchanged((owner, name, instead.get(name, passes)) for owner, name in recomputers()):
+        yield
+
+
+def threads(subject: Subject) -> Iterator[Experiment]:
+    """As many threads as there are cores, and one, where there are others now."""
+    now = torch.get_num_threads()
+    for count in sorted({cores(), 1} - {now}, reverse=True) if subject.seen.device == "cpu" else ():
+        name = remedies.FEW_THREADS
+        if count < now:
+            name = remedies.MANY_THREADS if now > cores() else remedies.SMALL_WORK
+        yield Experiment(
+            name,
+            f"{count} threads instead of {now}, on {cores()} cores",
+            _set_to(count),
+            part=ALL,
+            words={"threads": count},
+            # One thread of several cores: beside other programs that alone looks better.
+            least=0.1 if name == remedies.SMALL_WORK else LEAST_SHARE,
+            cores=max(now, count),
+        )
+
+
+def _set_to(count: int) -> Change:
+    return partial(switched, partial(torch.set_num_threads, count), "set_num_threads")
+
+
+# ------------------------------------------------------------------------------------------ update
+
+_FORMS = ("fused", "foreach")
+
+
+def optimizers(subject: Subject) -> Iterator[Experiment]:
+    """The fused form of torch's own optimizers; where there is none, the one over lists."""
+    slow = {}
+    for optimizer in filter(is_torchs, subject.seen.optimizers):
+        groups = optimizer.param_groups
+        form = next((form for form in _FORMS if all(form in group for group in groups)), "")
+        bears = not any(group.get("differentiable") for group in groups)
+        if form and bears and not all(group[form] for group in groups):
+            slow[optimizer] = form
+    if slow:
+        first, form = next(iter(slow.items()))
+        names = ", ".join(sorted({type(each).__name__ for each in slow}))
+        how, words = f"{names} with {form}=True", {"kind": type(first).__name__, "form": form}
+        yield Experiment(remedies.LOOP, how, partial(_quick, slow), part=UPDATE, words=words)
+
+
+@contextmanager
+def _quick(slow: dict[torch.optim.Optimizer, str]) -> Iterator[None]:
+    """The optimizers in the forms that they lack."""
+    before, moved = [], []
+    for each, form in slow.items():
+        for group in each.param_groups:
+            forms = {name: group[name] for name in _FORMS if name in group}
+            before.append((group, forms))
+            group.update({name: name == form for name in forms})
+        # The fused form wants the number of steps where the parameters are.
+        for parameter, state in each.state.items() if form == "fused" else ():
+            count = state.get("step")
+            if isinstance(count, torch.Tensor) and count.device != parameter.device:
+                moved.append((state, count.device))
+                state["step"] = count.to(parameter.device)
+    try:
+        yield
+    finally:
+        for group, forms in before:
+            group.update(forms)
+        for state, device in moved:
+            state["step"] = state["step"].to(device)
+
+
+def is_torchs(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it is an optimizer of torch's own."""
+    return type(optimizer).__module__.startswith("torch.optim")
+
+
+# ------------------------------------------------------------------------------------------- model
+
+_LAST = torch.channels_last
+
+
+def precision(subject: Subject) -> Iterator[Experiment]:
+    """The forward pass under autocast; weights, their state and batches in channels-last order."""
+    seen = subject.seen
+    if seen.compiled:
+        return
+    kinds = {each.dtype for each in seen.parameters if each.is_floating_point()}
+    if kinds == {torch.float32} and not seen.lower_precision:
+        yield _lower(subject)
+    layers = [each for root in seen.roots for each in root.modules()]
+    # Of one channel for each group, the order makes no difference.
+    convs = [each for each in layers if isinstance(each, nn.Conv2d)]
+    weights = [each.weight for each in convs if each.in_channels != each.groups]
+    if seen.images and not all(each.is_contiguous(memory_format=_LAST) for each in weights):
+        how = "model, optimizer state and batches in channels-last order"
+        step = subject.serve([mapped(batch, _images_last) for batch in subject.batches])
+        yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
+
+
+def _lower(subject: Subject) -> Experiment:
+    seen = subject.seen
+    dtype, rest = torch.bfloat16, "backward() and the update stay outside of it."
+    if seen.device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        dtype, rest = torch.float16, "scale the loss by torch.amp.GradScaler."
+
+    def lowered(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+        with torch.autocast(seen.device, dtype):
+            output = forward(*args, **keywords)
+        return mapped(output, lambda tensor: tensor.float() if tensor.dtype == dtype else tensor)
+
+    name = str(dtype).removeprefix("torch.")
+    return Experiment(
+        remedies.PRECISION,
+        f"the forward pass under autocast to {name}",
+        partial(forwards, seen.roots, lowered),
+        words={"device": seen.device, "dtype": name, "rest": rest},
+    )
+
+
+@contextmanager
+def _channels_last(subject: Subject) -> Iterator[None]:
+    # Weights, and what the optimizers keep of them.
+    kept = [dict(state) for each in subject.seen.optimizers for state in each.state.values()]
+    tensors = [each for each in (*subject.seen.parameters, *tensors_of(kept)) if each.dim() == 4]
+    with preserve_state(*tensors):
+        for each in tensors:
+            each.data, each.grad = _images_last(each.data), None
+        yield
+
+
+def _images_last(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(memory_format=_LAST) if tensor.dim() == 4 else tensor
+
+
+def gradients(subject: Subject) -> Iterator[Experiment]:
+    """No graph in evaluation mode; no gradients of what is not trained."""
+    seen = subject.seen
+    if seen.unused:
+        how = "forward passes in evaluation mode under no_grad"
+        change = partial(forwards, dict.fromkeys(seen.unused), _without_graph)
+        yield Experiment(remedies.VALIDATION, how, change, part=ALL)
+    groups = [group for optimizer in seen.optimizers for group in optimizer.param_groups]
+    trained = {id(each) for group in groups for each in group["params"]}
+    frozen = [each for each in seen.parameters if each.requires_grad and id(each) not in trained]
+    if frozen and seen.optimizers and seen.backwards:
+        how = f"requires_grad_(False) on {len(frozen)} tensors in no optimizer"
+        yield Experiment(remedies.FROZEN, how, partial(_frozen, frozen))
+
+
+def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+    with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
+        return forward(*args, **keywords)
+
+
+@contextmanager
+def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
+    with preserve_state(*parameters):
+        for each in parameters:
+            each.grad = None
+            each.requires_grad_(False)
+        yield
+
+
+# Seconds that a first compilation takes about, and more for each operator of a step.
+FIRST, EACH = 25.0, 0.05
+
+
+def compiling(subject: Subject) -> Iterator[Experiment]:
+    """The forward passes of the models, and with them their backward passes, by torch.compile.
+
+    Not where the program has compiled code of its own, which would be lost with what is made here.
+    """
+    seen = subject.seen
+    if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
+        return
+    compiled: dict[nn.Module, Any] = {}
+
+    def by_compiler(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+        if root not in compiled:
+            compiled[root] = torch.compile(forward)
+        return compiled[root](*args, **keywords)
+
+    how = "the models' forward passes by torch.compile"
+    change = partial(forwards, seen.roots, by_compiler)
+    yield Experiment(remedies.UNCOMPILED, how, change, compiles=FIRST + EACH * seen.launches)
+
+
+def codes() -> int:
+    """How many functions torch has compiled in this process; -1 while its compiler is not there."""
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    return -1 if module is None else len(module.input_codes.seen)
+
+
+def compilations() -> int:
+    """How many times torch has compiled in this process, the same function for other shapes too."""
+    module = sys.modules.get("torch._dynamo.utils")
+    return 0 if module is None else int(module.counters["stats"]["unique_graphs"])
+
+
+# ------------------------------------------------------------------------------------- accelerator
+
+_READS = {
+    getattr(torch.Tensor, name) for name in ("item", "tolist", "__float__", "__int__", "__bool__")
+}
+
+
+def waits(subject: Subject) -> Iterator[Experiment]:
+    """Reads that give the value that they gave first, and page-locked batches."""
+    seen = subject.seen
+    if seen.device == "cpu":
+        return
+    if seen.host_reads:
+        change = partial(Calls, partial(_known, {}))
+        how = f"{seen.host_reads} reads a step that give an old value at once"
+        yield Experiment(remedies.HOST, how, change, part=HOST, control=Calls)
+    if seen.pageable and subject.takes_batches:
+        pinned = subject.serve([mapped(batch, _pinned) for batch in subject.batches])
+        how = f"{seen.pageable} bytes a step from page-locked memory, without waiting"
+        change = partial(Calls, _without_waiting)
+        yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST, control=Calls)
+
+
+def _known(known: dict[Any, Any], func: Any, args: Any, kwargs: Any) -> Any:
+    """A read returns what it returned first at the same line of the program."""
+    if func not in _READS or args[0].device.type == "cpu":
+        return func(*args, **kwargs)
+    frame = sys._getframe(2)
+    place = frame.f_code, frame.f_lineno, func
+    if place not in known:
+        known[place] = func(*args, **kwargs)
+    return known[place]
+
+
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
+
+
+def _without_waiting(func: Any, args: Any, kwargs: Any) -> Any:
+    """Copies from page-locked memory do not wait."""
+    source = from_host(func, args)
+    if source is not None and len(args) < 3 and source.is_pinned():
+        kwargs = {**kwargs, "non_blocking": True}
+    return func(*args, **kwargs)
+
+
+# ------------------------------------------------------------------------------------------- batch
+
+# A larger batch changes what is learned: it has to be worth it.
+LEAST = 0.15
+# Larger batches than that many times the present one are another question.
+TIMES = (8, 2)
+
+
+def larger_batch(subject: Subject) -> Iterator[Experiment]:
+    """The same samples several times in one batch, as long as the memory lasts."""
+    times = next((each for each in TIMES if subject.has_room(each)), 0)
+    leaves = tree_leaves(subject.batches)
+    # The first dimension is that of samples where all have it in common.
+    whole = all(isinstance(each, torch.Tensor) and each.dim() for each in leaves)
+    sizes = {len(each) for each in leaves} if whole else set()
+    if not times or len(sizes) != 1:
+        return
+    [size] = sizes
+    larger = [mapped(each, lambda tensor: torch.cat([tensor] * times)) for each in subject.batches]
+    yield Experiment(
+        remedies.BATCH,
+        f"{times} times the batch, time per sample",
+        step=subject.serve(larger),
+        part=ALL,
+        words={"larger": times * size, "size": size},
+        samples=times,
+        least=LEAST,
+    )
+
+
+# Of those that work on the same part of a step, the first ones come first.
+EXPERIMENTS: tuple[Callable[[Subject], Iterator[Experiment]], ...] = (
+    switches,
+    optimizers,
+    precision,
+    waits,
+    gradients,
+    threads,
+    compiling,
+)
