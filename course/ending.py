@@ -25,7 +25,7 @@ from labkit.text import aligned
 
 HEAD = ["question", "you bet", "you measured", ""]
 NO_BETS = (
-    "No run has decided a bet here, so this notebook is not counted as finished. "
+    "No run of the panel has decided a bet here, so this notebook is not counted as finished. "
     "Place one in the panel, and press Run."
 )
 
@@ -38,11 +38,17 @@ class Ending:
     progress: Progress
     recorded: Gains
     undecided: tuple[tuple[str, str], ...] = ()
+    others: tuple[Decided, ...] = ()
 
     @property
     def bets(self) -> tuple[Decided, ...]:
-        """The reader's bets in this notebook, in this session and earlier ones."""
-        return self.progress.bets_in(self.notebook)
+        """The reader's bets in this notebook, in this session and earlier ones.
+
+        While it is not finished with those of pictures and of the board, the ``others``.
+        """
+        known = self.progress.bets_in(self.notebook)
+        asked = {bet.question for bet in known}
+        return (*known, *(bet for bet in self.others if bet.question not in asked))
 
     @property
     def done(self) -> bool:
@@ -144,6 +150,6 @@ def ending(notebook: str) -> Ending:
     recorded = gains(notebook)
     solved, undecided = own.solved(notebook[:2]), guess.SCORE.undecided
     if not guess.SCORE.measured and not solved:
-        return Ending(notebook, progress.read(), recorded, undecided)
+        return Ending(notebook, progress.read(), recorded, undecided, guess.SCORE.decided)
     found = progress.finish(notebook, guess.SCORE.decided, solved=solved)
     return Ending(notebook, found, recorded, undecided)

@@ -23,7 +23,7 @@ from labkit.device import pick_device
 from labkit.panel.guess import Decided
 from labkit.text import aligned
 
-HEAD = ["notebook", "relieves", "your bets", "you", "recorded", "of what"]
+HEAD = ["notebook", "relieves", "your bets", "you, on the board", "recorded", "of what there"]
 DONE, NOTHING = "✓", "–"
 
 
@@ -103,7 +103,8 @@ def shortlist(*, yours: bool = True) -> Shortlist:
                 own[f"{SWITCHES[name].notebook:02}"] = briefly(choice.figure)
     entries = tuple(_entry(name, own, progress) for name in PATH[1:])
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
-    where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
+    whose = f"recorded: in the notebook, on {', '.join(machines)}."
+    where = f"on the board: its switch in your speedrun; {whose}"
     return Shortlist(entries, " ".join(filter(None, [where, *said])))
 
 

@@ -293,10 +293,11 @@ def _read(
     model: nn.Module, task: Training, modules: list[str] | None, compile: bool
 ) -> Blocks | None:
     """The blocks of a model that needs no compiler for it; None: one that has to be captured."""
-    refuse(model)
+    by_compiler = compile or not (modules is not None or is_plain_sequential(model))
+    refuse(model, captured=by_compiler)
     if compile and modules is not None:
         raise ValueError(f"compile=True and modules={modules!r}: choose one of them")
-    if compile or not (modules is not None or is_plain_sequential(model)):
+    if by_compiler:
         return None
     return split(model, task.args, task.kwargs, modules=modules)
 
@@ -403,6 +404,7 @@ class _Fitting:
     def _wrapped(self, reason: ValueError) -> WrappedBlocks:
         """Some modules of a model that cannot be captured; the reason is raised without any."""
         try:
+            refuse(self.model)
             return WrappedBlocks.read(
                 self.model, self.task.args, self.task.kwargs, None, str(reason)
             )

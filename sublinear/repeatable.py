@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,8 +35,12 @@ _WRAPPERS = {
 }
 
 
-def refuse(model: nn.Module) -> None:
-    """Raise ValueError, by name, for what a planned model could not keep doing as before."""
+def refuse(model: nn.Module, *, captured: bool = False) -> None:
+    """Raise ValueError, by name, for what a planned model could not keep doing as before.
+
+    ``captured``: torch's compiler is to read it, and with it what forward hooks do. Those that
+    come before a forward may be a sharded model's.
+    """
     if model._compiled_call_impl is not None:
         raise ValueError(
             "the model itself is compiled in place (model.compile()), which would go on to run "
@@ -60,16 +64,16 @@ def refuse(model: nn.Module) -> None:
             raise ValueError(
                 f"{here} has parameters without a shape yet: run the model once on an example"
             )
-        if found := hooks(module):
+        if found := hooks(module, _HOOKS[1:] if captured else _HOOKS):
             raise ValueError(
                 f"{here} has {found}, which would run again whenever a block is computed again: "
                 "remove them, or call that code from forward"
             )
 
 
-def hooks(module: nn.Module) -> str:
-    """The kinds of hooks that a module has, in words."""
-    found = [kind.strip("_") for kind in _HOOKS if getattr(module, kind, None)]
+def hooks(module: nn.Module, kinds: Sequence[str] = _HOOKS) -> str:
+    """Which of these kinds of hooks a module has, in words."""
+    found = [kind.strip("_") for kind in kinds if getattr(module, kind, None)]
     return " and ".join(found).replace("_", " ")
 
 

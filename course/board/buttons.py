@@ -50,6 +50,8 @@ class Measurable(Protocol):
     needs: int
 
     @property
+    def left(self) -> Figure | None: ...
+    @property
     def undecided(self) -> bool: ...
     @property
     def undoable(self) -> bool: ...
@@ -67,6 +69,7 @@ class Measurable(Protocol):
     ) -> None: ...
     def run(self, *, stop: threading.Event | None = None, tell: Tell | None = None) -> None: ...
     def keep(self) -> None: ...
+    def keep_after_all(self) -> None: ...
     def leave(self) -> None: ...
     def choose(self, switch: str) -> None: ...
     def undo(self) -> None: ...
@@ -139,6 +142,9 @@ class Buttons(Watcher):
             ),
             "stop": self._button("Stop", lambda: self.runs.stop()),
             KEEP: self._button("Keep it", lambda: self._choose(board.keep)),
+            "after all": self._button(
+                "Keep it after all", lambda: self._choose(board.keep_after_all)
+            ),
             LEAVE: self._button("Do not keep it", lambda: self._choose(board.leave)),
             "script": self._button("Run your script", self.start_script),
             "undo": self._button("Undo", board.undo),
@@ -244,6 +250,8 @@ class Buttons(Watcher):
             names = ["undo", "measure"]
         elif board.switch is not None:
             names = ["patient", "measure"] if board.needs else ["measure"]
+            if board.left is not None:
+                names.append("after all")
             if board.switch in board.choices.switches:
                 names.append("out")
         if board.choices.switches and not board.undecided:

@@ -233,7 +233,7 @@ class Board:
         try:
             if not self.choices.sure:
                 self._time(stop, tell)
-            seconds = run_script(switches, stop=stop, tell=tell)
+            seconds, passes = run_script(switches, stop=stop, tell=tell)
         except (KeyboardInterrupt, NoFigure) as error:
             self.said = f"Your script did not run to its end: {error}".rstrip(": ") + "."
             return
@@ -241,7 +241,11 @@ class Board:
         run = Run(switches, seconds, date.today().isoformat(), bool(notice))
         fastest = self.choices.fastest
         self._earlier = fastest.seconds if fastest else math.inf
-        told = f"Your script reached {TASK.target:.0%} in {duration(seconds)}."
+        told = (
+            f"Your script reached {TASK.target:.0%} in {duration(seconds)} and "
+            f"{'one pass' if passes == 1 else f'{passes} passes'} over the photographs. "
+            "Another run may need more or fewer."
+        )
         if math.isinf(seconds):
             told = f"Your script did not reach {TASK.target:.0%}. {_what_may_help(switches)}"
         self._save(lambda choices: choices.with_run(run))
@@ -275,6 +279,18 @@ class Board:
 
     def keep(self) -> None:
         """Keep the latest switch: later ones are measured on top of it. ValueError without one."""
+        self._choose(kept=True)
+
+    @property
+    def left(self) -> Figure | None:
+        """What was measured of the switch earlier, and not kept."""
+        choice = self.choices.made.get(self.switch or "")
+        open_ = self.latest is None and choice is not None and not choice.kept
+        return choice.figure if choice is not None and open_ else None
+
+    def keep_after_all(self) -> None:
+        """Keep the switch by its earlier figure. ValueError where there is none."""
+        self.latest = self.left or self.latest
         self._choose(kept=True)
 
     def leave(self) -> None:

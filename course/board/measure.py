@@ -314,8 +314,8 @@ def measure(
 
 def run_script(
     switches: Collection[str], *, stop: threading.Event | None = None, tell: Tell | None = None
-) -> float:
-    """Train the script with these switches to its target, once: the seconds, as of a race.
+) -> tuple[float, int]:
+    """Train the script with these switches to its target, once: seconds, as of a race, and passes.
 
     Infinite where it was not reached. NoFigure where it was stopped, or memory ran out.
     """
@@ -326,7 +326,7 @@ def run_script(
     try:
         with prepared(), survive() as outcome:
             run = run_once(TASK, "on", tuple(switches), 0, limit)
-            return run.curve[-1][1] if run.reached else math.inf
+            return run.curve[-1][1] if run.reached else math.inf, len(run.curve)
     except OutOfTime:
         raise NoFigure("it was stopped before it arrived") from None
     raise NoFigure(f"it ended: {outcome.error}")

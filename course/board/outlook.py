@@ -83,10 +83,15 @@ def lent(switch: str, kept: Collection[str] = ()) -> str:
 def likely(tried: Collection[str], kept: Collection[str] = ()) -> tuple[Likely, ...]:
     """Of the switches not tried yet the three that brought the nearest recorded machine most.
 
-    Those that cannot gain here are left out.
+    Those that cannot gain here are left out. First come those that a minute decides, and what
+    makes a short race learn: what else changes learning may need a whole race.
     """
+
+    def late(brought: tuple[float, str]) -> bool:
+        return SWITCHES[brought[1]].learns and brought[1] not in EARLY_ON
+
     found: list[Likely] = []
-    for factor, switch in sorted(_brought(), reverse=True):
+    for factor, switch in sorted(sorted(_brought(), reverse=True), key=late):
         if switch not in tried and not doubt(switch, kept):
             found.append(Likely(switch, factor, notebook_of(switch)))
         if len(found) == MOST:

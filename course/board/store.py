@@ -215,9 +215,10 @@ class Choices:
         return replace(self.timed_by(choice.figure), made=made)
 
     def timed_by(self, figure: Figure) -> Choices:
-        """With the rate of a figure that has the slow script below it."""
+        """With the rate of the first quiet figure that has the slow script below it."""
         unknown = not math.isfinite(figure.rate)
-        if unknown or figure.on_top_of or (self.sure and figure.disturbed):
+        known = self.sure and (figure.disturbed or self._is_timed)
+        if unknown or figure.on_top_of or known:
             return self
         return replace(self, rate=figure.rate, disturbed=figure.disturbed)
 
@@ -226,10 +227,14 @@ class Choices:
 
         A disturbed rate gives way to any other one, and takes the place of no other one.
         """
-        timed = any(not choice.figure.on_top_of for choice in self.made.values())
-        if self.sure and (timed or disturbed):
+        if self.sure and (self._is_timed or disturbed):
             return self
         return replace(self, rate=rate, disturbed=disturbed)
+
+    @property
+    def _is_timed(self) -> bool:
+        """Whether a switch was timed on the slow script."""
+        return any(not choice.figure.on_top_of for choice in self.made.values())
 
     def undone(self, choice: Choice, before: Choices) -> Choices:
         """Without a choice that was made after ``before``: what was chosen then is chosen again.

@@ -58,7 +58,7 @@ class Wager:
     def give_up(self) -> str:
         """A choice is made before a figure decides; what is said of the bet."""
         self.open = False
-        return f"Your bet, {self.choices.value}, was not decided."
+        return f"Your bet on {label(self.switch)}, {self.choices.value}, was not decided."
 
     def decide(self, figure: Figure) -> str:
         """Count the bet, and say whether it was right; empty where none was placed."""

@@ -186,7 +186,7 @@ class Waterfall:
         elif not self.timed:
             what = "as fast as the slow script"
         else:
-            what += ", estimated"
+            what += ", estimated" + ", in part by short races" * self.by_race
         kept = "if you keep it; " if self.latest and self.latest.counts else ""
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
 
@@ -223,12 +223,22 @@ class Waterfall:
         return None if self.latest else self.run
 
     @property
-    def is_rough(self) -> bool:
-        """Whether the whole is: by a figure that says little, or is on top of what is out now."""
+    def counted(self) -> list[Figure]:
+        """The figures that the estimate rests on, since the script ran last."""
         names = [step.name for step in self.steps]
         since = self.steps[names.index(RAN) :] if RAN in names else self.steps
-        figures = [step.figure for step in since if step.figure and step.figure.counts]
-        return any(is_rough(each) or not {*names}.issuperset(each.on_top_of) for each in figures)
+        return [step.figure for step in since if step.figure and step.figure.counts]
+
+    @property
+    def by_race(self) -> bool:
+        """Whether one of them is of a race to an early accuracy, not to the target."""
+        return any(figure.mode in ("race", "cut race") for figure in self.counted)
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the whole is: by a figure that says little, or is on top of what is out now."""
+        names = {step.name for step in self.steps}
+        return any(is_rough(each) or not names.issuperset(each.on_top_of) for each in self.counted)
 
     @property
     def fresh(self) -> bool:
@@ -318,6 +328,12 @@ class Waterfall:
             about = "about " if self.is_rough else ""
             factor = format_factor(self.steps[0].after / self.steps[-1].after)
             texts.append(f"Together: {about}{factor}x.")
+            if any(step.name == RAN for step in self.steps):
+                product = format_factor(math.prod(figure.gain for figure in counted))
+                texts.append(
+                    f"Their factors alone make {product}x: a run may need more or fewer passes "
+                    "over the photographs than the slow script's median."
+                )
         if out:
             texts.append(f"Without a clear factor: {'; '.join(out)}.")
         return " ".join(texts)

@@ -174,14 +174,14 @@ def draw(eager: Runner, other: Runner, verdict: str) -> Markup:
 
 
 def in_words(after: float, verdict: str) -> str:
-    """``the second runner is behind for 1,200 steps, and then ahead``."""
+    """``the second runner is behind for 1,200 steps``."""
     if math.isinf(after):
         if verdict == "unclear":
             return "whose step is faster is not clear, nor who is ahead in the end"
         return "here the second runner never catches up"
     if after == 1:
         return "the second runner is ahead from its first step on"
-    return f"the second runner is behind for {after:,.0f} steps, and then ahead"
+    return f"the second runner is behind for {after:,.0f} steps"
 
 
 def _track(

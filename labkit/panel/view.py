@@ -35,6 +35,7 @@ from labkit.results import Comparison
 from labkit.show import Markup, element
 from labkit.stages import Stage
 from labkit.sweep import Progress, Sweep
+from labkit.text import format_steps
 
 STATIC = Path(__file__).with_name("static")
 # Seconds between two drawings: each takes time from what is measured.
@@ -495,6 +496,10 @@ def _captions(result: Found, figure: str) -> list[str]:
     if result.told_by(candidate) == "counts":
         names = result.arms if result.labels else ("the baseline", "The candidate")
         found = f"{names[1]} reached it {result.counts(candidate, names[0])}."
+        steps = [result.median(arm, "steps") for arm in (candidate, result.arms[0])]
+        if all(map(math.isfinite, steps)):
+            median, other = map(format_steps, steps)
+            found += f" Steps, in the median: {median} against {other}."
         return [f"target: {result.aim}", found]
     return [f"as fast to {result.aim}"]
 

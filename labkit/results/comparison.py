@@ -29,6 +29,8 @@ from labkit.text import (
 CLAIM_PAIRS = 6
 # Two sides are the same when the whole interval is this near to 1.
 SAME = 0.02
+# An interval within so much either way says how much at most the sides may differ.
+LITTLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,9 @@ class Comparison(Sides[Measurement]):
             return "; ".join(filter(None, [words, self.saving]))
         if self.too_short:
             return f"{words}: too few pairs to decide"
+        low, high = self.interval
+        if (most := max(high, 1 / low) - 1) <= LITTLE:
+            return f"{words}: if the sides differ, then by less than {math.ceil(100 * most)} %"
         return f"{words}: the pairs differ too much to tell the sides apart"
 
     @property

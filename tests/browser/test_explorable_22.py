@@ -131,7 +131,7 @@ def test_what_decides_is_said(model: Model) -> None:
     gpu = {**opens, "machine": "h100"}
     for changes, words in (
         ({}, "It needs 48 s first: paid after 26,967 steps. At 1,000 it is still behind."),
-        ({"steps": 30000}, "At 30,000 it is ahead or level."),
+        ({"steps": 30000}, "At 30,000 it is ahead."),
         ({"changes": "number"}, "after eight PyTorch gives up"),
         ({"changes": "shapes"}, "From the second shape on the code is for any shape."),
         ({"way": "graph"}, "Nothing is gained. A CPU has no CUDA graphs."),

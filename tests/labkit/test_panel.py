@@ -1221,6 +1221,18 @@ def test_a_race_that_a_side_does_not_finish(
     assert not re.search(r"\binf\b|\bnan\b", everything)
 
 
+def test_of_a_race_that_both_mostly_end_the_median_of_steps_is_told() -> None:
+    runs = []
+    for seed, (before, after) in enumerate([(520, 460), (560, 480), (580, 500), (600, 490)]):
+        runs.append(RaceRun("old", seed, ((before, 1.0, 0.6),), seed < 3))
+        runs.append(RaceRun("new", seed, ((after, 1.0, 0.6),), True))
+    head = words(view.head_of(RaceResult(tuple(runs), 0.5, "accuracy", True)))
+    assert "both arrive" in head and "Steps, in the median: 485 against 570." in head
+    nobody = replace(runs[0], reached=False), replace(runs[1], reached=False), *runs[3::2]
+    head = words(view.head_of(RaceResult(nobody, 0.5, "accuracy", True)))
+    assert "in the median" not in head
+
+
 def test_a_stopped_race_decides_no_bet_and_says_that_it_is_not_whole(learner: LabPanel) -> None:
     learner.modes.value = "Race"
     learner.bet.choices.value = "none"

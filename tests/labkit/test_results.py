@@ -305,6 +305,7 @@ def test_a_comparison_is_a_sentence_two_bars_and_two_lines():
         (0.004, {}, "Slower, 0.004× as fast as the baseline, 250 times as long; costs 2.49 s more"),
         (1.0, {}, "Same, 1.000× as fast as the baseline: no difference beyond 2 %."),
         (1.01, {"pairs": 4}, "Unclear, 1.010× as fast as the baseline: too few pairs"),
+        (1.02, {"noise": 0.03}, "baseline: if the sides differ, then by less than "),
         (1.02, {"noise": 0.2}, "as fast as the baseline: the pairs differ too much to tell"),
         (1 / 7.2, {"pairs": 3}, "Slower, about 7 times; how much exactly is not clear yet."),
         (1.42, {"pairs": 3}, "Faster, about 1.4 times; how much exactly is not clear yet."),

@@ -631,10 +631,29 @@ class Appending(Layers):
         return x
 
 
-def with_hook() -> nn.Module:
-    model = Layers()
-    model.layers[1].register_forward_hook(lambda *args: None)
-    return model
+class Hooked(Layers):
+    """One layer's output is doubled, and noted, by a hook that was there before the plan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: list[Tensor] = []
+        self.layers[1].register_forward_hook(self._double)
+
+    def _double(self, layer: nn.Module, given: Any, output: Tensor) -> Tensor:
+        self.outputs.append(output)
+        return 2 * output
+
+
+def test_forward_hooks_are_captured_and_run_once() -> None:
+    """As those of transformers, which install them at a first forward that collects outputs."""
+    fitted = trains_as_plain(Hooked)
+    assert fitted.kind == "captured"
+    counted = len(fitted.original.outputs)
+    fitted.model(rows()).sum().backward()
+    assert len(fitted.original.outputs) == counted + 1
+    # Modules that are wrapped would run them again.
+    with pytest.raises(ValueError, match=r"layers\.1 has forward hooks, which would run again"):
+        fit(Hooked(), rows(), modules=["layers.0", "layers.1"], repeats=1)
 
 
 def compiled(inside: bool) -> nn.Module:
@@ -655,7 +674,6 @@ def with_own_forward() -> nn.Module:
 REFUSED = {
     "spectral norm, old": (lambda: weight_norm(nn.utils.spectral_norm), "has forward pre hooks"),
     "weight norm, old": (lambda: weight_norm(nn.utils.weight_norm), "has forward pre hooks"),
-    "forward hook": (with_hook, r"layers\.1 has forward hooks"),
     "own generator": (
         lambda: nn.Sequential(nn.Linear(6, 6), OwnGenerator(), nn.Linear(6, 6)),
         r"generator of its own \(1\.generator",

@@ -129,7 +129,9 @@ function verdict(state) {
   const after = paid(state);
   const first = `It needs ${inTime(before(state))} first`;
   if (after === Infinity) return before(state) ? `${first}: never paid.` : "Nothing is gained.";
-  const ahead = state.steps >= after ? "is ahead or level" : "is still behind";
+  const saved = total(state, true) - total(state, false);
+  const level = Math.abs(saved) < 1e-3 * total(state, true);
+  const ahead = state.steps < after ? "is still behind" : level ? "is level" : "is ahead";
   return `${first}: paid after ${number(after)} steps. At ${number(state.steps)} it ${ahead}.`;
 }
 
