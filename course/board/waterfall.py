@@ -206,7 +206,7 @@ class Waterfall:
         if self.run:
             return f"{duration(self.run.seconds)} when it ran last"
         kept = [step for step in self.steps if not step.undecided][-1].after
-        return f"about {rough(kept)}" if self.timed and math.isfinite(kept) else ""
+        return f"about {duration(kept)}" if self.timed and math.isfinite(kept) else ""
 
     def command(self) -> str:
         """What measures a switch that had too little time; for who has no button."""
