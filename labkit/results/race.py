@@ -27,8 +27,8 @@ ARRIVES = {"faster": "arrives more often", "slower": "arrives less often"}
 # Where chance may have decided: of a candidate and its baseline, who arrives.
 FEW = {
     (True, True): "both arrive",
-    (True, False): "more often, of few seeds",
-    (False, True): "less often, of few seeds",
+    (True, False): "arrives more often, few seeds",
+    (False, True): "arrives less often, few seeds",
 }
 
 

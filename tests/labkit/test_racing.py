@@ -363,7 +363,7 @@ def test_several_candidates_are_told_one_by_one():
         (
             (1.0, 1.0, NEVER, NEVER),
             (0.5,) * 4,
-            ("more often, of few seeds", "4 of 4 seeds against 2 of 4"),
+            ("arrives more often, few seeds", "4 of 4 seeds against 2 of 4"),
         ),
         ((1.0,), (NEVER,), ("unclear", "0 of 1 seed against 1 of 1")),
     ],
