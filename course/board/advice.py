@@ -63,7 +63,7 @@ def _what_would_help(figure: Figure) -> str:
 
 def wants_a_whole_race(figure: Figure) -> bool:
     """Whether a short race has left open what it does."""
-    return figure.direction == "unclear" and figure.mode in ("race", "cut race")
+    return figure.direction == "unclear" and figure.early
 
 
 def wants_more_time(figure: Figure) -> bool:
@@ -114,7 +114,7 @@ def in_short(figure: Figure) -> str:
     if figure.direction == "same" != figure.verdict:
         return f"{factor}, no difference that shows, not counted"
     if figure.direction == figure.verdict != "unclear":
-        return f"{factor} {figure.verdict}"
+        return f"{factor} {figure.verdict}" + ", in a short race: not counted" * figure.early
     told = f", {pairs_in_words(figure)}" if figure.direction != "unclear" else " unclear"
     return factor + told + ("" if figure.counts else ", not counted")
 
@@ -177,7 +177,11 @@ def _gain(figure: Figure) -> str:
         return f"brought the training to its target{least}: worth keeping"
     if figure.verdict == "faster":
         times = f"is {format_factor(figure.factor)} times as fast here{_between(figure)}"
-        early = ", as far as its short race went" * (figure.mode in ("race", "cut race"))
-        return f"{times}{early}: worth keeping"
+        if not figure.early:
+            return f"{times}: worth keeping"
+        return (
+            f"{times}, as far as its short race went: worth keeping. What it brings until "
+            f"{TASK.target:.0%} is not known before your script runs"
+        )
     where = pairs_in_words(figure).removeprefix("faster")
     return f"is faster here{where}; by how much is not clear yet"

@@ -14,6 +14,8 @@ from course.switches import BUILDS_ON, EARLY_ON, IN_THE_WAY, NEEDED, SWITCHES, l
 from labkit.text import format_factor
 
 MOST = 3
+# A factor that a minute of measuring is likely to show.
+SHOWN = 1.1
 
 
 class Likely(NamedTuple):
@@ -83,12 +85,13 @@ def lent(switch: str, kept: Collection[str] = ()) -> str:
 def likely(tried: Collection[str], kept: Collection[str] = ()) -> tuple[Likely, ...]:
     """Of the switches not tried yet the three that brought the nearest recorded machine most.
 
-    Those that cannot gain here are left out. First come those that a minute decides, and what
-    makes a short race learn: what else changes learning may need a whole race.
+    Those that cannot gain here are left out. First come gains that a minute shows, and what makes a
+    short race learn: what else changes learning may need a whole race.
     """
 
     def late(brought: tuple[float, str]) -> bool:
-        return SWITCHES[brought[1]].learns and brought[1] not in EARLY_ON
+        factor, switch = brought
+        return factor < SHOWN or (SWITCHES[switch].learns and switch not in EARLY_ON)
 
     found: list[Likely] = []
     for factor, switch in sorted(sorted(_brought(), reverse=True), key=late):

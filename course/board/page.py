@@ -207,7 +207,7 @@ def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
         before=step.before,
         after=2 * step.before if lost else after if math.isfinite(after) else step.before,
         tone=figure.direction if step.undecided and figure.counts else "candidate",
-        hatched=lost or figure.verdict == "unclear",
+        hatched=lost or figure.early or figure.verdict == "unclear",
         thin=step.peak,
         thin_was=figure.peak,
         thin_text=f"peak {peak_in_words(step)}" if math.isfinite(step.peak) else "",

@@ -113,9 +113,17 @@ class Figure:
 
     @property
     def counts(self) -> bool:
-        """Whether estimates follow it: where it is clear that it gains or loses, and in which."""
+        """Whether estimates follow it: where it is clear that it gains or loses, and in which.
+
+        What a race to an early accuracy found is not what a switch brings until the target.
+        """
         known = self.verdict if self.direction == "same" else self.direction
-        return known != "unclear" and 0 < self.gain < math.inf
+        return known != "unclear" and 0 < self.gain < math.inf and not self.early
+
+    @property
+    def early(self) -> bool:
+        """Whether it is of a race to an accuracy that is reached early."""
+        return self.mode in ("race", "cut race")
 
 
 @dataclass(frozen=True)

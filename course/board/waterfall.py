@@ -159,7 +159,8 @@ class Waterfall:
         if self.fresh and self.best:
             return _from_to(self.best)
         # A side that never arrives has no time to arrow to.
-        untold = math.isnan(last.measured) and last.after == slow
+        early = last.figure is not None and last.figure.early
+        untold = (early or math.isnan(last.measured)) and last.after == slow
         if len(self.steps) == 1 or untold:
             return self.time(slow)
         about = "about " if self.is_rough else ""
@@ -186,7 +187,7 @@ class Waterfall:
         elif not self.timed:
             what = "as fast as the slow script"
         else:
-            what += ", estimated" + ", in part by short races" * self.by_race
+            what += ", estimated"
         kept = "if you keep it; " if self.latest and self.latest.counts else ""
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
 
@@ -228,11 +229,6 @@ class Waterfall:
         names = [step.name for step in self.steps]
         since = self.steps[names.index(RAN) :] if RAN in names else self.steps
         return [step.figure for step in since if step.figure and step.figure.counts]
-
-    @property
-    def by_race(self) -> bool:
-        """Whether one of them is of a race to an early accuracy, not to the target."""
-        return any(figure.mode in ("race", "cut race") for figure in self.counted)
 
     @property
     def is_rough(self) -> bool:
@@ -356,8 +352,8 @@ class Waterfall:
 
 
 def is_rough(figure: Figure) -> bool:
-    """Whether a figure says little of the whole way: unclear, or raced to an early accuracy."""
-    return figure.verdict == "unclear" or figure.mode in ("race", "cut race")
+    """Whether a figure says little of the whole way."""
+    return figure.verdict == "unclear"
 
 
 def _from_to(best: Machine) -> str:

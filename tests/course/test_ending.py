@@ -90,7 +90,7 @@ def test_the_end_shows_the_speedrun_as_it_is_and_follows_a_choice(
     score.watch(lambda: seen.append(ending("18_gradient_clipping")))
     board = Board("gradient_clipping")
     board.latest = Figure(
-        "gradient_clipping", "race", (), 2.0, (1.5, 2.5), "faster", 100.0, pairs=5
+        "gradient_clipping", "whole race", (), 2.0, (1.5, 2.5), "faster", 100.0, pairs=5
     )
     board.keep()
     (found,) = seen
