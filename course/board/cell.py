@@ -484,10 +484,11 @@ def _timed_anew(before: float, now: float) -> str:
 
 def _what_may_help(switches: Sequence[str]) -> str:
     """What to do where the target was not reached."""
-    missing = [name for name in EARLY_ON if name not in switches]
-    if missing and not lacking(switches):
+    if needs := lacking(switches):
+        return needs
+    if missing := [name for name in EARLY_ON if name not in switches]:
         return f"{', '.join(missing)} makes it learn early: keep it, and run again."
-    return lacking(switches) or f"Take {switches[-1]} out, which was kept last, and run again."
+    return f"Take {switches[-1]} out, which was kept last, and run again."
 
 
 def _for_tests() -> bool:
