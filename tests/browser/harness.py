@@ -355,7 +355,8 @@ class Seen:
     """What page, cells and server say of what runs.
 
     ``run`` is the state of the latest command, ``status`` the kernel's on the page, ``server`` that
-    of the server, ``waiting`` the code cells with a star, ``count`` the newest execution count.
+    of the server, ``count`` the newest execution count, ``waiting`` the code cells with a star that
+    come after that cell: a kernel answers in order, so a star above it is a message that was lost.
     """
 
     run: str
@@ -485,10 +486,13 @@ class NotebookPage:
         found = self._js(
             "const cells = [...widget.content.widgets].filter(c => c.model.type === 'code');"
             " const kernel = widget.sessionContext.session?.kernel;"
+            " const counts = cells.map(c => c.model.executionCount ?? 0);"
+            " const count = Math.max(0, ...counts);"
             " return {run: window.labkitRun, status: kernel?.status ?? 'none',"
             " connection: kernel?.connectionStatus ?? 'none', kernel: kernel?.id ?? '',"
-            " waiting: cells.flatMap((c, i) => c.promptNode.innerText.includes('*') ? [i] : []),"
-            " count: Math.max(0, ...cells.map(c => c.model.executionCount ?? 0)),"
+            " waiting: cells.flatMap((c, i) => c.promptNode.innerText.includes('*')"
+            " && i > counts.indexOf(count) ? [i] : []),"
+            " count,"
             " dialogs: [...document.querySelectorAll('.jp-Dialog')].map(d => d.innerText)};"
         )
         return Seen(**found, server=self.server.state_of(found["kernel"]))
