@@ -43,14 +43,19 @@ def withheld() -> dict[str, str]:
     return {way: why for way, why in reasons.items() if why}
 
 
-def captured(step: Callable[[], Tensor], *, enabled: bool) -> Callable[[], Tensor]:
-    """A step as a CUDA graph, which its first call captures; not enabled: the step itself.
+def graphs_made() -> int:
+    """The graphs that Dynamo has made in this process."""
+    from torch._dynamo.utils import counters  # takes a second, which only those who compile pay
+
+    return int(counters["stats"]["unique_graphs"])
+
+
+def captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """A step as a CUDA graph, which its first call captures.
 
     It runs three times before, on a stream of its own, so that whatever happens only once has
     happened.
     """
-    if not enabled:
-        return step
     graph = torch.cuda.CUDAGraph()
     kept: list[Tensor] = []
 

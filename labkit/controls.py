@@ -80,17 +80,18 @@ def check_value(name: str, value: Any, listed: tuple[Any, ...]) -> None:
     """
     if any(type(value) is type(other) and value == other for other in listed):
         return
-    numbers = any(map(_is_number, listed))
-    if numbers and _is_number(value):
+    numbers = any(map(is_number, listed))
+    if numbers and is_number(value):
         return
-    if isinstance(value, bool | str) or _is_number(value):
+    if isinstance(value, bool | str) or is_number(value):
         accepted = ", ".join(map(repr, listed))
         if numbers:
             accepted += ", or another number"
         raise ValueError(f"{name}={value!r}: use {accepted}")
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a control's value is a number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
 from typing import Any, NamedTuple
 
+from course.compiling import graphs_made
 from course.measured.sides import legend
 from labkit import count
 from labkit.charts import svg
@@ -34,12 +35,15 @@ LEGEND = (("fill arm5", "first step"), ("fill arm3", "operators called"))
 
 
 class Runner(NamedTuple):
-    """A side: seconds of its first step and of each later one, and the operators that it calls."""
+    """A side: seconds of its first step and of each later one, the operators that it calls, and
+    the graphs that it traces anew.
+    """
 
     name: str
     first: float
     each: float
     operators: int
+    graphs: int = 0
 
     def after(self, steps: int) -> float:
         """Seconds of so many steps."""
@@ -57,6 +61,7 @@ class Seen(NamedTuple):
 
     first: float
     operators: int
+    graphs: int
 
 
 class Runners:
@@ -72,7 +77,7 @@ class Runners:
     ) -> None:
         self._code = code
         self._first = dict(first or {})
-        self._operators: dict[str, int] = {}
+        self._later: dict[str, tuple[int, int]] = {}
 
     def watch(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
         """The same workloads, whose first step is made and noted when they are built."""
@@ -93,28 +98,31 @@ class Runners:
             step()
             synchronize()
             self._first[code] = time.perf_counter() - begin
-        if key not in self._operators:
+        if key not in self._later:
             # One that is not the first here, whoever ran that.
+            before = graphs_made()
             with watched_replays() as replays:
                 step()
+            graphs = graphs_made() - before
             # A graph is replayed by one call, and shows no operators.
-            self._operators[key] = replays.count or count(step).launches
+            self._later[key] = replays.count or count(step).launches, graphs
 
     def seen(self, settings: Mapping[str, Any]) -> Seen:
         """Of these settings. KeyError where no such step has run."""
-        return Seen(self._first[self._code(**settings)], self._operators[_key(settings)])
+        return Seen(self._first[self._code(**settings)], *self._later[_key(settings)])
 
     def __call__(self, result: object) -> Markup | str:
         if not isinstance(result, Comparison) or result.missing:
             return ""
-        if not all(_key(side.settings) in self._operators for side in result.arms):
+        if not all(_key(side.settings) in self._later for side in result.arms):
             return ""
         first, second = map(self._runner, result.arms, result.step_times)
         return draw(first, second, result.verdict)
 
     def _runner(self, side: Measurement, seconds: float) -> Runner:
         seen = self.seen(side.settings)
-        return Runner(str(side.settings["execution"]), seen.first, seconds, seen.operators)
+        name = str(side.settings["execution"])
+        return Runner(name, seen.first, seconds, seen.operators, seen.graphs)
 
 
 def _key(settings: Mapping[str, Any]) -> str:
@@ -210,7 +218,8 @@ def _step(side: Runner, longest: float, top: float) -> Iterator[Markup]:
     elif side.operators:
         yield svg.rect(LEFT, top, wide, BAR, "fill arm3")
     called = number_of(side.operators, "operator") if side.operators else "no operator"
-    words = f"{format_seconds(side.each)}, {called} called"
+    traced = f", {number_of(side.graphs, 'graph')} traced" if side.graphs else ""
+    words = f"{format_seconds(side.each)}, {called} called{traced}"
     yield svg.text(LEFT, top + BAR + 18, words, "small")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import ipywidgets as W
 
-from labkit.controls import sides_of
+from labkit.controls import is_number, sides_of
 from labkit.device import test_size
 from labkit.lab import Lab
 from labkit.panel import guess
@@ -506,8 +506,9 @@ class LabPanel:
         live.stale = stale
 
     def _settable(self) -> list[str]:
-        """The controls that have something to choose."""
-        return [name for name, control in self.controls.items() if control.settable]
+        """The controls that have something to choose, those of numbers first."""
+        found = [name for name, control in self.controls.items() if control.settable]
+        return sorted(found, key=lambda name: not all(map(is_number, self.controls[name].values)))
 
     def _situation_of(self, settings: Settings) -> Settings:
         """The situation that a scenario means, with the first values of what it does not name."""

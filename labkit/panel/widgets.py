@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import ipywidgets as W
 
 from labkit import show
-from labkit.controls import sides_of
+from labkit.controls import is_number, sides_of
 from labkit.lab import Lab
 from labkit.panel import guess
 from labkit.panel.guess import Answer, Bet
@@ -175,7 +175,7 @@ def _choice(
     settable = len(values) > 1
     if all(isinstance(item, bool) for item in lab.controls[name]):
         widget, kind = _toggle(value, settable), "toggle"
-    elif settable and all(map(_is_number, values)):
+    elif settable and all(map(is_number, values)):
         pairs = sorted(_texts(values), key=lambda pair: pair[1])
         widget, kind = W.SelectionSlider(options=pairs, value=value), "slider"
     else:
@@ -200,10 +200,6 @@ def _toggle(value: Value, settable: bool) -> W.Checkbox:
 
 def _texts(values: tuple[Value, ...]) -> list[tuple[str, Value]]:
     return [(f"{item:g}" if isinstance(item, float) else str(item), item) for item in values]
-
-
-def _is_number(item: Value) -> bool:
-    return isinstance(item, int | float) and not isinstance(item, bool)
 
 
 class Buttons:

@@ -89,6 +89,29 @@ def test_a_result_is_drawn_and_nothing_else(make: Callable[..., Workload]) -> No
     assert runners(unwatched.run(execution="compile", seconds=0.1)) == ""
 
 
+def test_graphs_that_every_step_traces_anew_are_counted_and_told() -> None:
+    def make_workload(execution: str, kind: str) -> Workload:
+        def program() -> None:
+            torch.compiler.reset()
+            dynamic = execution != "each size"
+            run = torch.compile(torch.relu, dynamic=dynamic, backend="eager")
+            for size in (3, 4, 5):
+                run(torch.ones(size))
+
+        return Workload(program)
+
+    runners = Runners(code)
+    lab = Lab(
+        runners.watch(make_workload),
+        execution=["each size", "any size"],
+        situation={"kind": ["five sizes"]},
+        memory=False,
+    )
+    drawn = runners(lab.run(execution="any size", seconds=0.1))
+    assert "called, 3 graphs traced" in drawn and "called, one graph traced" in drawn
+    assert "traced" not in draw(EAGER, COMPILED, "faster")
+
+
 def test_paid_is_where_both_have_taken_as_long() -> None:
     after = paid(EAGER, COMPILED, faster=True)
     assert after == 1 + math.ceil(7.998 / 0.001)
