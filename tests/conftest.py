@@ -122,7 +122,7 @@ def no_network(same_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def alone(
+def undisturbed(
     same_environment: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """What a measurement says must not depend on what else runs on the tests' machine."""
