@@ -47,17 +47,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Modules for a first look, by `pytest -m quick`: nothing that trains, waits or starts a kernel.
 QUICK = """
     test_project
-    course/test_claims course/test_coverage course/test_front course/test_minutes
-    course/test_notebook_files course/test_overview course/test_prose course/test_records
-    course/test_results_page course/test_shortlist
-    course/test_data course/test_data_commands course/test_data_sources course/test_machine
-    course/test_models labkit/test_charts labkit/test_counters labkit/test_device
-    labkit/test_memory labkit/test_memory_timeline labkit/test_plots
-    labkit/test_restore labkit/test_progress labkit/test_results labkit/test_schedule
-    labkit/test_show labkit/test_timing
-    sublinear/test_apply sublinear/test_cost sublinear/test_figures sublinear/test_pareto
-    sublinear/test_plan sublinear/test_probe
+    course/test_abilities course/test_causes course/test_claims course/test_coverage
+    course/test_data_commands course/test_ending course/test_front course/test_kernels
+    course/test_machine course/test_minutes course/test_models course/test_notebook_files
+    course/test_overview course/test_prose course/test_records course/test_results_page
+    course/test_sources_page course/test_stills
+    labkit/test_charts labkit/test_counters labkit/test_device labkit/test_memory
+    labkit/test_panel_bets labkit/test_plots labkit/test_progress labkit/test_results
+    labkit/test_schedule labkit/test_show labkit/test_timing
+    sublinear/test_budget sublinear/test_cost sublinear/test_figures sublinear/test_knapsack
+    sublinear/test_pareto sublinear/test_plan sublinear/test_probe
+    whyslow/test_compile_experiment
 """
+# In these modules what takes seconds: types, and what runs the cells of notebooks.
+SLOW = "test_static[types]", "test_the_technique_acts", "test_every_scenario_runs"
 
 
 # Two processes get half of the tests each, and later take over from each other. Each begins with
@@ -83,6 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(ROOT / "tests").with_suffix("").as_posix()
         fast = place in quick or place.startswith("course/test_exercises")
+        fast = fast and not item.name.startswith(SLOW)
         if fast:
             item.add_marker("quick")
         among = [part for part, begins in zip(long, LONG, strict=True) if place.startswith(begins)]

@@ -1191,8 +1191,7 @@ def test_a_race_is_stopped_and_its_code_is_a_race(learner: LabPanel) -> None:
     learner.modes.value = "Race"
     learner.run()
     wait_until(lambda: status(learner).startswith("Training"))
-    wait_until(lambda: state(learner)["left"])
-    assert re.fullmatch(r"at most \d+ s left", state(learner)["left"])
+    wait_until(lambda: re.fullmatch(r"at most \d+ s left", state(learner)["left"]))
     learner.stop()
     result = learner.wait(30)
     assert result is None or (isinstance(result, RaceResult) and result.stopped)
