@@ -33,7 +33,7 @@ from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Parts
 from whyslow.observe import count_operators, mapped, observe, tensors_of
 from whyslow.sampling import NONE, share_of
-from whyslow.stacks import CAUSES, COMPILING, LOADING, OWN, UPDATE
+from whyslow.stacks import COMPILING, LOADING, OWN, UPDATE
 from whyslow.subject import (
     LEAST_STEPS,
     MEMORY_STEPS,
@@ -64,7 +64,6 @@ def diagnose(
     seconds: float | None = None,
     model: Any = None,
     optimizer: Any = None,
-    first: str = "",
 ) -> Diagnosis:
     """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
 
@@ -72,8 +71,7 @@ def diagnose(
     ``batches`` is a DataLoader, or whatever else gives such batches again and again. ``seconds`` is
     the budget, 20 by default. ``model`` and ``optimizer`` are found where the step uses them; give
     them, or a list of anything else with a state, where the step changes what it cannot reach by
-    name. Experiments on ``first``, a cause of a `Report`, come first; else those on the largest
-    part.
+    name. Experiments on the largest part of the step come first.
 
     Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
     the step are as before; TypeError for a step that cannot be called like that, ValueError for one
@@ -84,9 +82,7 @@ def diagnose(
     given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
     state = tuple(item for each in given for item in each if item is not None)
     seconds = check_call(step, batches, seconds)
-    if first and first not in CAUSES:
-        raise ValueError(f"first={first!r}: use {', '.join(map(repr, CAUSES))}")
-    return Session(step, batches, seconds, state, first).run()
+    return Session(step, batches, seconds, state).run()
 
 
 def check_call(step: Any, batches: Any, seconds: float | None) -> float:
@@ -121,10 +117,9 @@ class Session:
         batches: Any = None,
         seconds: float = 1.0,
         state: tuple[Any, ...] = (),
-        first: str = "",
     ) -> None:
         self.subject = Subject(step, own(batches))
-        self.seconds, self.state, self.first = seconds, state, first
+        self.seconds, self.state = seconds, state
         self.begin = time.perf_counter()
         self.others = Others()
         self.parts = Parts()
@@ -315,14 +310,12 @@ class Session:
     def _every_experiment(
         self, checks: Iterable[Callable[[Subject], Iterator[Experiment]]]
     ) -> list[Experiment]:
-        """All that apply to the step: those on the cause that was asked for, then the largest share
-        first. To make one may take memory.
-        """
+        """All that apply to the step, the largest share first. To make one may take memory."""
         every: list[Experiment] = []
         for check in checks:
             with self._may_fail(f"{check.__name__}, by experiment"):
                 every += check(self.subject)
-        every.sort(key=lambda each: (self.first not in each.part, -each.share(self.phases)))
+        every.sort(key=lambda each: -each.share(self.phases))
         return every
 
     def _experiment(self, experiment: Experiment, rest: int) -> float:
