@@ -16,8 +16,10 @@ from torch.profiler import profile, supported_activities
 from torch.utils._pytree import tree_leaves
 
 from labkit.busy import cores
+from labkit.counters import CountingMode
 from labkit.restore import preserve_state
 from labkit.restore.attributes import exchanged
+from labkit.restore.memory import bytes_of
 from whyslow import remedies
 from whyslow.experiment import (
     ALL,
@@ -31,7 +33,7 @@ from whyslow.experiment import (
     switched,
 )
 from whyslow.findings import LEAST_SHARE
-from whyslow.observe import from_host, mapped, recomputers, tensors_of
+from whyslow.observe import mapped, recomputers, tensors_of
 from whyslow.subject import Subject
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
@@ -262,8 +264,8 @@ def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
         yield
 
 
-# Seconds that a first compilation takes about, and more for each operator of a step.
-FIRST, EACH = 25.0, 0.05
+# Seconds that a first compilation takes about, and more for each module.
+FIRST, EACH = 25.0, 0.3
 
 
 def compiling(subject: Subject) -> Iterator[Experiment]:
@@ -283,7 +285,8 @@ def compiling(subject: Subject) -> Iterator[Experiment]:
 
     how = "the models' forward passes by torch.compile"
     change = partial(forwards, seen.roots, by_compiler)
-    yield Experiment(remedies.UNCOMPILED, how, change, compiles=FIRST + EACH * seen.launches)
+    layers = sum(1 for root in seen.roots for _ in root.modules())
+    yield Experiment(remedies.UNCOMPILED, how, change, compiles=FIRST + EACH * layers)
 
 
 def codes() -> int:
@@ -303,20 +306,23 @@ def compilations() -> int:
 _READS = {
     getattr(torch.Tensor, name) for name in ("item", "tolist", "__float__", "__int__", "__bool__")
 }
+_COPIES = torch.Tensor.to, torch.Tensor.cuda
 
 
 def waits(subject: Subject) -> Iterator[Experiment]:
     """Reads that give the value that they gave first, and page-locked batches."""
-    seen = subject.seen
-    if seen.device == "cpu":
+    if subject.seen.device == "cpu":
         return
-    if seen.host_reads:
+    with CountingMode() as operators:
+        subject.serve()()
+    if operators.host_reads:
         change = partial(Calls, partial(_known, {}))
-        how = f"{seen.host_reads} reads a step that give an old value at once"
+        how = f"{operators.host_reads} reads a step that give an old value at once"
         yield Experiment(remedies.HOST, how, change, part=HOST, control=Calls)
-    if seen.pageable and subject.takes_batches:
+    pageable = sum(map(bytes_of, filter(_is_pageable, tensors_of(subject.batches[:1]))))
+    if pageable:
         pinned = subject.serve([mapped(batch, _pinned) for batch in subject.batches])
-        how = f"{seen.pageable} bytes a step from page-locked memory, without waiting"
+        how = f"{pageable} bytes a step from page-locked memory, without waiting"
         change = partial(Calls, _without_waiting)
         yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST, control=Calls)
 
@@ -332,14 +338,17 @@ def _known(known: dict[Any, Any], func: Any, args: Any, kwargs: Any) -> Any:
     return known[place]
 
 
+def _is_pageable(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and not tensor.is_pinned()
+
+
 def _pinned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
+    return tensor.pin_memory() if _is_pageable(tensor) else tensor
 
 
 def _without_waiting(func: Any, args: Any, kwargs: Any) -> Any:
     """Copies from page-locked memory do not wait."""
-    source = from_host(func, args)
-    if source is not None and len(args) < 3 and source.is_pinned():
+    if func in _COPIES and len(args) < 3 and args[0].device.type == "cpu" and args[0].is_pinned():
         kwargs = {**kwargs, "non_blocking": True}
     return func(*args, **kwargs)
 

@@ -24,12 +24,9 @@ from torch.nn.modules import module as module_hooks
 from torch.optim import optimizer as optimizer_hooks
 from torch.utils._pytree import tree_leaves, tree_map
 
-from labkit.counters import CountingMode
 from labkit.device import check_current, synchronize
 from labkit.restore import giving_back
 from labkit.restore.attributes import exchanged
-from labkit.restore.memory import bytes_of
-from whyslow.experiment import Calls
 from whyslow.stacks import LOADING, stack_of
 
 
@@ -37,9 +34,8 @@ from whyslow.stacks import LOADING, stack_of
 class Seen:
     """What one step did, in so many ``seconds``, in the thread that makes this.
 
-    ``roots``: modules that the step itself calls. ``launches``: operators that compute.
-    ``unused``: roots in evaluation mode that recorded a graph. ``on_new`` is given what has a
-    state, before it is first used.
+    ``roots``: modules that the step itself calls. ``unused``: roots in evaluation mode that
+    recorded a graph. ``on_new`` is given what has a state, before it is first used.
     """
 
     roots: list[nn.Module] = field(default_factory=list)
@@ -47,9 +43,6 @@ class Seen:
     unused: list[nn.Module] = field(default_factory=list)
     devices: set[torch.device] = field(default_factory=set)
     seconds: float = 0.0
-    launches: int = 0
-    host_reads: int = 0
-    pageable: int = 0
     backwards: int = 0
     recomputed: int = 0
     lower_precision: bool = False
@@ -199,14 +192,6 @@ def mapped(values: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     return tree_map(lambda each: change(each) if isinstance(each, torch.Tensor) else each, values)
 
 
-def from_host(func: Any, args: Any) -> torch.Tensor | None:
-    """The CPU's tensor that this call of torch's Python API moves, if it is one that does."""
-    if func in (torch.Tensor.to, torch.Tensor.cuda) and args[0].device.type == "cpu":
-        source: torch.Tensor = args[0]
-        return source
-    return None
-
-
 def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
     """Run one step and say what it did; ``on_new`` is that of `Seen`."""
     seen = Seen(on_new=on_new)
@@ -217,19 +202,3 @@ def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
         synchronize()
         seen.seconds = time.perf_counter() - begin
     return seen
-
-
-def count_operators(step: Callable[[], object], seen: Seen) -> None:
-    """Note in ``seen`` what operators one more step calls."""
-
-    def copied(func: Any, args: Any, kwargs: Any) -> Any:
-        result, source = func(*args, **kwargs), from_host(func, args)
-        if source is not None and result.device.type != "cpu" and not source.is_pinned():
-            # Bytes that go to an accelerator from memory that is not page-locked.
-            seen.pageable += bytes_of(source)
-        return result
-
-    seen.pageable = 0
-    with Calls(copied), CountingMode() as operators:
-        step()
-    seen.launches, seen.host_reads = operators.launches, operators.host_reads

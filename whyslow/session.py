@@ -12,7 +12,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from whyslow import by_lines, experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Parts
-from whyslow.observe import count_operators, mapped, observe, tensors_of
+from whyslow.observe import mapped, observe, tensors_of
 from whyslow.sampling import NONE, share_of
 from whyslow.stacks import COMPILING, LOADING, OWN, UPDATE
 from whyslow.subject import (
@@ -49,7 +49,7 @@ from whyslow.subject import (
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15
-# Of a step that takes more of the budget, operators and memory are not counted: that takes five.
+# Of a step that takes more of the budget, memory is not counted: that takes four.
 COUNTED = 1 / 20
 # A slow step may take the diagnosis so far beyond its budget, for the sake of the first experiment.
 BEYOND = 1.5
@@ -156,9 +156,7 @@ class Session:
                 progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
             ):
                 self._look()
-                # A profiler would watch what counts as well, which takes many times as long.
-                with experiments.not_profiled() if self.subject.seen.profiled else nullcontext():
-                    self._count()
+                self._count()
                 self._stream()
                 self._experiments()
         except Exception as error:
@@ -209,17 +207,14 @@ class Session:
         self.subject.step_seconds = self.subject.seen.seconds
 
     def _count(self) -> None:
-        """Operators and memory, in a few steps more."""
+        """Memory, in a few steps more."""
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
             why = self._too_slow(2 * MEMORY_STEPS)
             self.checked |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
-        step = subject.serve()
-        with self._may_fail("operators, one by one"):
-            count_operators(step, subject.seen)
         with self._may_fail("memory of a step"):
-            use = use_of(step, subject.seen.device)
+            use = use_of(subject.serve(), subject.seen.device)
             subject.peak = use.peak
             self.checked[remedies.GROWTH] = ""
             self.found += growth(use)

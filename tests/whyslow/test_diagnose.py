@@ -530,7 +530,7 @@ def test_nothing_is_found_where_nothing_takes_time():
 
 
 def test_what_a_step_uses_is_seen():
-    from whyslow.observe import count_operators, observe
+    from whyslow.observe import observe
 
     model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Linear(32, 4))
     optimizer = torch.optim.SGD(model.parameters())
@@ -541,8 +541,6 @@ def test_what_a_step_uses_is_seen():
     assert known == [model, optimizer]
     assert seen.backwards == 1
     assert not (seen.anomaly or seen.profiled or seen.deterministic or seen.recomputed)
-    count_operators(lambda: trained_by(model, optimizer)(batch), seen)
-    assert seen.launches > 0
 
 
 # These are found by the clock or by counting bytes; the benchmark holds them.
