@@ -129,36 +129,30 @@ def _set_to(count: int) -> Change:
 
 # ------------------------------------------------------------------------------------------ update
 
-_FORMS = ("fused", "foreach")
-
 
 def optimizers(subject: Subject) -> Iterator[Experiment]:
-    """The fused form of torch's own optimizers; where there is none, the one over lists."""
-    slow = {}
+    """The fused form of torch's own optimizers that have one."""
+    slow = []
     for optimizer in filter(is_torchs, subject.seen.optimizers):
         groups = optimizer.param_groups
-        form = next((form for form in _FORMS if all(form in group for group in groups)), "")
-        bears = not any(group.get("differentiable") for group in groups)
-        if form and bears and not all(group[form] for group in groups):
-            slow[optimizer] = form
+        bears = all("fused" in group and not group["differentiable"] for group in groups)
+        if bears and not all(group["fused"] for group in groups):
+            slow.append(optimizer)
     if slow:
-        first, form = next(iter(slow.items()))
         names = ", ".join(sorted({type(each).__name__ for each in slow}))
-        how, words = f"{names} with {form}=True", {"kind": type(first).__name__, "form": form}
-        yield Experiment(remedies.LOOP, how, partial(_quick, slow), part=UPDATE, words=words)
+        how, words = f"{names} with fused=True", {"kind": type(slow[0]).__name__}
+        yield Experiment(remedies.LOOP, how, partial(_fused, slow), part=UPDATE, words=words)
 
 
 @contextmanager
-def _quick(slow: dict[torch.optim.Optimizer, str]) -> Iterator[None]:
-    """The optimizers in the forms that they lack."""
+def _fused(slow: list[torch.optim.Optimizer]) -> Iterator[None]:
     before, moved = [], []
-    for each, form in slow.items():
+    for each in slow:
         for group in each.param_groups:
-            forms = {name: group[name] for name in _FORMS if name in group}
-            before.append((group, forms))
-            group.update({name: name == form for name in forms})
+            before.append((group, {name: group[name] for name in ("fused", "foreach")}))
+            group.update(fused=True, foreach=False)
         # The fused form wants the number of steps where the parameters are.
-        for parameter, state in each.state.items() if form == "fused" else ():
+        for parameter, state in each.state.items():
             count = state.get("step")
             if isinstance(count, torch.Tensor) and count.device != parameter.device:
                 moved.append((state, count.device))

@@ -8,7 +8,6 @@ models and optimizers after each experiment too, so that none trains on what ano
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +22,6 @@ from labkit import pick
 from labkit.busy import Others, cores
 from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
-from labkit.progress import progress
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
@@ -62,50 +60,28 @@ def diagnose(
     batches: Any = None,
     *,
     seconds: float | None = None,
-    model: Any = None,
-    optimizer: Any = None,
 ) -> Diagnosis:
     """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
 
     ``step(batch)`` does one training step; without ``batches``, ``step()`` gets its own.
     ``batches`` is a DataLoader, or whatever else gives such batches again and again. ``seconds`` is
-    the budget, 20 by default. ``model`` and ``optimizer`` are found where the step uses them; give
-    them, or a list of anything else with a state, where the step changes what it cannot reach by
-    name. Experiments on the largest part of the step come first.
+    the budget, 20 by default. Experiments on the largest part of the step come first.
 
     Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
-    the step are as before; TypeError for a step that cannot be called like that, ValueError for one
-    on a card that is not torch's current one, or that trains in a generator function, which cannot
-    be put back; what the first step raises comes through, and so does an interrupt, which says
-    where a step or a loader hangs.
+    the step are as before; TypeError for a step that cannot be called and batches that can be read
+    only once, ValueError for a step on a card that is not torch's current one, or that trains in a
+    generator function, which cannot be put back; what the first step raises comes through, and so
+    does an interrupt, which says where a step or a loader hangs.
     """
-    given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
-    state = tuple(item for each in given for item in each if item is not None)
-    seconds = check_call(step, batches, seconds)
-    return Session(step, batches, seconds, state).run()
-
-
-def check_call(step: Any, batches: Any, seconds: float | None) -> float:
-    """The budget in seconds; TypeError and ValueError for what cannot be diagnosed."""
     if not callable(step):
         raise TypeError(f"step={step!r} cannot be called: pass a function that does one step")
-    if batches is not None and not hasattr(batches, "__iter__"):
-        raise TypeError(f"batches={batches!r} has no batches: pass a DataLoader, or a list of them")
     if hasattr(batches, "__next__"):
         raise TypeError(
             f"batches={batches!r} can be read only once: pass the DataLoader itself, "
             "or list(...) of a few batches"
         )
-    arguments = () if batches is None else (None,)
-    called = "step() without batches= (--batches)" if batches is None else "step(batch)"
-    try:
-        inspect.signature(step).bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"step={step!r} is called as {called}: {error}") from None
-    except ValueError:
-        # A built-in function without a signature: calling it will tell.
-        pass
-    return budget(pick(cpu=20.0, test=4.0) if seconds is None else seconds)
+    seconds = budget(pick(cpu=20.0, test=4.0) if seconds is None else seconds)
+    return Session(step, batches, seconds).run()
 
 
 class Session:
@@ -116,10 +92,9 @@ class Session:
         step: Callable[..., object],
         batches: Any = None,
         seconds: float = 1.0,
-        state: tuple[Any, ...] = (),
     ) -> None:
         self.subject = Subject(step, own(batches))
-        self.seconds, self.state = seconds, state
+        self.seconds = seconds
         self.begin = time.perf_counter()
         self.others = Others()
         self.parts = Parts()
@@ -145,15 +120,12 @@ class Session:
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
         call, loader = self.subject.call, self.subject.loader
-        given = (*self.state, *generators_of(loader))
-        advice = ", or list in model= and optimizer= what it trains"
         try:
             # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
             with (
                 measuring(None),
                 giving_back(partial(end_workers, loader)),
-                restoring(call, also=given, advice=advice) as self.restoration,
-                progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
+                restoring(call, also=generators_of(loader)) as self.restoration,
             ):
                 self._look()
                 self._count()
@@ -178,9 +150,6 @@ class Session:
             self.untried,
         )
 
-    def _advance(self) -> None:
-        self.bar.update(min(self.seconds, self.seconds - self.left) - self.bar.n)
-
     def _look(self) -> None:
         """The first steps: what is used, and how long it takes."""
         subject = self.subject
@@ -199,7 +168,6 @@ class Session:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve())
         self.step_seconds = subject.step_seconds
-        self._advance()
 
     def _observe(self, step: Callable[[], object]) -> None:
         with self.parts.seen():
@@ -218,7 +186,6 @@ class Session:
             subject.peak = use.peak
             self.checked[remedies.GROWTH] = ""
             self.found += growth(use)
-        self._advance()
 
     def _too_slow(self, steps: int, more: float = 0.0) -> str:
         """Why so many steps, and ``more`` seconds, were not taken."""
@@ -243,7 +210,6 @@ class Session:
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(remedies.LOOP):
             self.found += self._placed(by_lines.by_hand(subject, self.parts), (OWN, UPDATE))
-        self._advance()
 
     def _streamed(self) -> Stream:
         """Of slow steps, the time of the first batches is enough."""
@@ -318,8 +284,7 @@ class Session:
         # The largest share may take a little more.
         left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
         steps = left / (self.subject.step_seconds * max(1, experiment.samples))
-        # A single pair is only for the first one.
-        if steps < (STEPS if self.tried else STEPS - 2):
+        if steps < STEPS:
             why = self._too_slow(rest * STEPS, experiment.compiles)
             self.checked[experiment.name] = why
             if not (self.tried or self.untried or experiment.compiles):
@@ -332,22 +297,18 @@ class Session:
         with preserve_state(*self.restoration.items), self._may_fail(experiment.name):
             others = Others()
             room = seconds / self.subject.step_seconds
-            few = max(1 + (steps >= STEPS), int(room - 1) // 2) if room < MANY else 0
+            few = max(2, int(room - 1) // 2) if room < MANY else 0
             result = experiment.run(self.subject.serve(), seconds, few)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
             self.checked.setdefault(experiment.name, "")
-            self._advance()
             if experiment.cores and (busy := others.in_the_way(experiment.cores)):
                 self.checked[experiment.name] = busy
             elif experiment.worth_naming(result):
                 [finding] = self._placed([experiment.finding(result)], experiment.part)
                 self.found.append(finding)
                 return finding.share
-            elif result.pairs == 1:
-                gain = f"{result.speedup:.2f}x"
-                self.notes.append(f"{experiment.name}: only tried in one pair, {gain}")
         return 0.0
 
     @contextmanager

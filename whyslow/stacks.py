@@ -33,13 +33,13 @@ class Place(NamedTuple):
 Stack = tuple[Place | str, ...]
 
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
-LOGGING, SAVING, COMPILING = "logging", "saving", "compiling"
+LOGGING, COMPILING = "logging", "compiling"
 VALIDATION, WAITING, START = "validation", "waiting", "start-up"
 # What no mark says, but the lines of the reader's own.
 HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
 # Of these it matters that they are in the loop.
 TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
-CAUSES = (*TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
+CAUSES = (*TRAINING, LOGGING, VALIDATION, COMPILING, START, OUTSIDE)
 
 _WAIT = r"_?(join|wait|get|put|result|select|poll|communicate|recv)"
 # Of a library's file and function, as in torch/_tensor.py:backward. The first that fits.
@@ -47,7 +47,7 @@ _MARKS = (
     (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", LOADING),
     (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", LOADING),
     (r"numpy/lib/_?npyio|torch/serialization\.py:load", LOADING),
-    (r"torch/serialization\.py:save", SAVING),
+    (r"torch/serialization\.py:save", LOGGING),
     (r"<frozen importlib", START),
     # Compiling, and not the calls of what is compiled.
     (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", COMPILING),

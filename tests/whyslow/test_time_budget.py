@@ -88,20 +88,10 @@ def test_where_not_even_one_pair_fits_the_first_line_says_so(clock, seconds):
     step, data = slow_step(clock, seconds, foreach=False)
     found = whyslow.diagnose(step, data, seconds=20)
     assert clock() <= max(30, seconds)
-    tried = LOOP in found.looked_for
-    assert (LOOP in found.unmeasured) is not tried
+    assert LOOP in found.unmeasured and LOOP not in found.looked_for
     first = str(found).splitlines()[0]
-    assert ("Not even the first experiment fitted" in first) is not tried
-    assert tried or (LOOP in first and "seconds=" in first)
-    assert tried is (seconds == 5.0)
-
-
-def test_a_single_pair_is_told_and_is_no_finding(clock):
-    step, data = slow_step(clock, 5.0, foreach=False)
-    found = whyslow.diagnose(step, data, seconds=20)
-    # Two to look, one that warms up, and a pair.
-    assert (clock.steps, len(found)) == (5, 0)
-    assert any(note.startswith(f"{LOOP}: only tried in one pair") for note in found.notes)
+    assert "Not even the first experiment fitted" in first
+    assert LOOP in first and "seconds=" in first
 
 
 def test_a_short_step_keeps_the_budget_too(clock):

@@ -257,7 +257,7 @@ def test_marks_fit_the_torch_that_is_installed():
     assert mark_of(_BaseDataLoaderIter.__next__.__code__) == "loading"
     assert mark_of(Module._call_impl.__code__) == "forward"
     assert mark_of(inspect.unwrap(Optimizer.zero_grad).__code__) == "update"
-    assert mark_of(torch.save.__code__) == "saving"
+    assert mark_of(torch.save.__code__) == "logging"
 
 
 def test_a_file_says_which_lines_are_without_gradients(tmp_path):
