@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.utils.checkpoint as recomputing
 from torch import nn
 from torch.autograd import profiler
 from torch.backends import cudnn
@@ -33,7 +34,7 @@ from whyslow.experiment import (
     switched,
 )
 from whyslow.findings import LEAST_SHARE
-from whyslow.observe import mapped, recomputers, tensors_of
+from whyslow.observe import mapped, tensors_of
 from whyslow.subject import Subject
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
@@ -99,8 +100,10 @@ def not_recomputed() -> Iterator[None]:
         # In the place of the autograd function that recomputes.
         return function(*args)
 
-    instead = {"apply": calls}
-    with exchanged((owner, name, instead.get(name, passes)) for owner, name in recomputers()):
+    # What torch.utils looks up, by its version.
+    names = [f"_checkpoint_without_reentrant_generator{end}" for end in ("", "_impl")]
+    changes = [(recomputing, name, passes) for name in names if hasattr(recomputing, name)]
+    with exchanged([*changes, (recomputing.CheckpointFunction, "apply", calls)]):
         yield
 
 
@@ -190,7 +193,7 @@ def precision(subject: Subject) -> Iterator[Experiment]:
     weights = [each.weight for each in convs if each.in_channels != each.groups]
     if seen.images and not all(each.is_contiguous(memory_format=_LAST) for each in weights):
         how = "model, optimizer state and batches in channels-last order"
-        step = subject.serve([mapped(batch, _images_last) for batch in subject.batches])
+        step = subject.serve([mapped(_images_last, batch) for batch in subject.batches])
         yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
 
 
@@ -203,7 +206,7 @@ def _lower(subject: Subject) -> Experiment:
     def lowered(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
         with torch.autocast(seen.device, dtype):
             output = forward(*args, **keywords)
-        return mapped(output, lambda tensor: tensor.float() if tensor.dtype == dtype else tensor)
+        return mapped(lambda tensor: tensor.float() if tensor.dtype == dtype else tensor, output)
 
     name = str(dtype).removeprefix("torch.")
     return Experiment(
@@ -315,7 +318,7 @@ def waits(subject: Subject) -> Iterator[Experiment]:
         yield Experiment(remedies.HOST, how, change, part=HOST, control=Calls)
     pageable = sum(map(bytes_of, filter(_is_pageable, tensors_of(subject.batches[:1]))))
     if pageable:
-        pinned = subject.serve([mapped(batch, _pinned) for batch in subject.batches])
+        pinned = subject.serve([mapped(_pinned, batch) for batch in subject.batches])
         how = f"{pageable} bytes a step from page-locked memory, without waiting"
         change = partial(Calls, _without_waiting)
         yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST, control=Calls)
@@ -365,7 +368,7 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
     if not times or len(sizes) != 1:
         return
     [size] = sizes
-    larger = [mapped(each, lambda tensor: torch.cat([tensor] * times)) for each in subject.batches]
+    larger = [mapped(lambda tensor: torch.cat([tensor] * times), each) for each in subject.batches]
     yield Experiment(
         remedies.BATCH,
         f"{times} times the batch, time per sample",

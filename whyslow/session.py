@@ -68,10 +68,11 @@ def diagnose(
     the budget, 20 by default. Experiments on the largest part of the step come first.
 
     Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
-    the step are as before; TypeError for a step that cannot be called and batches that can be read
-    only once, ValueError for a step on a card that is not torch's current one, or that trains in a
-    generator function, which cannot be put back; what the first step raises comes through, and so
-    does an interrupt, which says where a step or a loader hangs.
+    the step are as before, and files that it writes are not. TypeError for a step that cannot be
+    called and batches that can be read only once, ValueError for a step on a card that is not
+    torch's current one, or that trains in a generator function, which cannot be put back; what the
+    first step raises comes through, and so does an interrupt, which says where a step or a loader
+    hangs.
     """
     if not callable(step):
         raise TypeError(f"step={step!r} cannot be called: pass a function that does one step")
@@ -136,9 +137,6 @@ class Session:
             raise
         if busy := self.others.in_the_way(cores()):
             self.notes.append(busy)
-        if written := self.subject.seen.written:
-            names = ", ".join(dict.fromkeys(written))
-            self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
@@ -157,7 +155,7 @@ class Session:
             with self.parts.seen():
                 subject.keep(subject.loader)
             self.loads_in = self.parts.where((LOADING,))
-        probe = [mapped(batch, torch.clone) for batch in subject.batches[:1]]
+        probe = [mapped(torch.clone, batch) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
         before = experiments.codes()
         self._observe(subject.serve(probe))

@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 import labkit
-from labkit.restore.collector import without_collector
+from labkit.restore.collector import looking_at_frames
 from labkit.restore.own import is_own_code
 
 
@@ -114,7 +113,7 @@ def stack_of_thread(thread: int, below: int | None = None) -> Stack:
     alone are enough. A thread that only waits for others stands for those that run the reader's
     lines.
     """
-    with uncollected():
+    with looking_at_frames():
         frames = sys._current_frames()
         stack = stack_of(frames.get(thread))[below or 0 :]
         if stack and stack[-1] == WAITING:
@@ -123,17 +122,6 @@ def stack_of_thread(thread: int, below: int | None = None) -> Stack:
                 if own(instead) and instead[-1] != WAITING:
                     return instead
     return stack if below is not None or own(stack) else ()
-
-
-def uncollected() -> AbstractContextManager[None]:
-    """No garbage is collected inside, where Python is older than 3.12.
-
-    There a frame that is asked for may begin a collection, whose finalizers let the other thread
-    go on: what was a frame of it is something else then, and Python hangs or crashes.
-    """
-    if sys.version_info < (3, 12):
-        return without_collector()
-    return nullcontext()
 
 
 def own(stack: Stack) -> list[Place]:

@@ -374,20 +374,6 @@ def test_a_step_that_writes_into_its_batches_is_given_copies():
     assert plain(data) == before
 
 
-def test_files_are_told(tmp_path):
-    model = small()
-    train = trained_by(model, torch.optim.SGD(model.parameters()))
-
-    def step(batch):
-        train(batch)
-        (tmp_path / "log.txt").open("a").close()
-        torch.save(model.state_dict(), str(tmp_path / "model.pt"))
-
-    found = whyslow.diagnose(step, batches(), seconds=SHORT)
-    told = " ".join(found.notes)
-    assert "log.txt" in told and "model.pt" in told
-
-
 # ------------------------------------------------------------------------------------ what fails
 
 
