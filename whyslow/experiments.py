@@ -261,8 +261,8 @@ def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
         yield
 
 
-# Seconds that a first compilation takes about, and more for each module.
-FIRST, EACH = 25.0, 0.3
+# Seconds that compiling a model takes about.
+COMPILES = 30.0
 
 
 def compiling(subject: Subject) -> Iterator[Experiment]:
@@ -282,8 +282,7 @@ def compiling(subject: Subject) -> Iterator[Experiment]:
 
     how = "the models' forward passes by torch.compile"
     change = partial(forwards, seen.roots, by_compiler)
-    layers = sum(1 for root in seen.roots for _ in root.modules())
-    yield Experiment(remedies.UNCOMPILED, how, change, compiles=FIRST + EACH * layers)
+    yield Experiment(remedies.UNCOMPILED, how, change, compiles=COMPILES)
 
 
 def codes() -> int:

@@ -110,8 +110,8 @@ class Session:
         self.waiting = 0.0
         # The line that took most of loading the first batches.
         self.loads_in = ""
-        # Whether any experiment was made; else what the report says first.
-        self.tried, self.untried = False, ""
+        # Whether any experiment was made.
+        self.tried = False
 
     @property
     def left(self) -> float:
@@ -145,7 +145,6 @@ class Session:
             (*self.notes, *self.restoration.notes),
             {name: why for name, why in self.checked.items() if why},
             tuple(name for name, why in self.checked.items() if not why),
-            self.untried,
         )
 
     def _look(self) -> None:
@@ -283,10 +282,7 @@ class Session:
         left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
         steps = left / (self.subject.step_seconds * max(1, experiment.samples))
         if steps < STEPS:
-            why = self._too_slow(rest * STEPS, experiment.compiles)
-            self.checked[experiment.name] = why
-            if not (self.tried or self.untried or experiment.compiles):
-                self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
+            self.checked[experiment.name] = self._too_slow(rest * STEPS, experiment.compiles)
             return 0.0
         # Less than its part, since to warm up takes time, too; but not for the largest share.
         longest = LONGEST * self.seconds
