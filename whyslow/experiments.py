@@ -18,9 +18,10 @@ from torch.utils._pytree import tree_leaves
 
 from labkit.busy import cores
 from labkit.counters import CountingMode
-from labkit.restore import preserve_state
+from labkit.restore import giving_back, preserve_state
 from labkit.restore.attributes import exchanged
-from labkit.restore.memory import bytes_of
+from labkit.restore.contents import keeping
+from labkit.restore.undo import call_all
 from whyslow import remedies
 from whyslow.experiment import (
     ALL,
@@ -74,18 +75,15 @@ def _choose_freely() -> None:
 @contextmanager
 def not_profiled() -> Iterator[None]:
     """No profiler records, neither one that runs already nor one that the step begins."""
-    runs = torch.autograd._profiler_enabled()
     instead: list[Any] = [(profile, name, nothing) for name in ("start", "stop", "step")]
     for kind in (profile, profiler.profile):
         instead += [(kind, "__enter__", lambda self: self), (kind, "__exit__", nothing)]
-    if runs:
-        profiler._toggle_collection_dynamic(False, supported_activities())
-    try:
-        with exchanged(instead):
-            yield
-    finally:
-        if runs:
-            profiler._toggle_collection_dynamic(True, supported_activities())
+    toggle, kinds = profiler._toggle_collection_dynamic, supported_activities()
+    if not torch.autograd._profiler_enabled():
+        toggle = nothing
+    with exchanged(instead), giving_back(partial(toggle, True, kinds)):
+        toggle(False, kinds)
+        yield
 
 
 @contextmanager
@@ -149,24 +147,17 @@ def optimizers(subject: Subject) -> Iterator[Experiment]:
 
 @contextmanager
 def _fused(slow: list[torch.optim.Optimizer]) -> Iterator[None]:
-    before, moved = [], []
-    for each in slow:
-        for group in each.param_groups:
-            before.append((group, {name: group[name] for name in ("fused", "foreach")}))
+    states = [pair for each in slow for pair in each.state.items()]
+    groups = [group for each in slow for group in each.param_groups]
+    undo = [keeping(each) for each in (*groups, *(state for _, state in states))]
+    with giving_back(partial(call_all, undo)):
+        for group in groups:
             group.update(fused=True, foreach=False)
-        # The fused form wants the number of steps where the parameters are.
-        for parameter, state in each.state.items():
-            count = state.get("step")
-            if isinstance(count, torch.Tensor) and count.device != parameter.device:
-                moved.append((state, count.device))
-                state["step"] = count.to(parameter.device)
-    try:
+        for parameter, state in states:
+            # The fused form wants the number of steps where the parameters are.
+            if "step" in state:
+                state["step"] = state["step"].to(parameter.device)
         yield
-    finally:
-        for group, forms in before:
-            group.update(forms)
-        for state, device in moved:
-            state["step"] = state["step"].to(device)
 
 
 def is_torchs(optimizer: torch.optim.Optimizer) -> bool:
@@ -315,10 +306,9 @@ def waits(subject: Subject) -> Iterator[Experiment]:
         change = partial(Calls, partial(_known, {}))
         how = f"{operators.host_reads} reads a step that give an old value at once"
         yield Experiment(remedies.HOST, how, change, part=HOST, control=Calls)
-    pageable = sum(map(bytes_of, filter(_is_pageable, tensors_of(subject.batches[:1]))))
-    if pageable:
+    if any(map(_is_pageable, tensors_of(subject.batches))):
         pinned = subject.serve([mapped(_pinned, batch) for batch in subject.batches])
-        how = f"{pageable} bytes a step from page-locked memory, without waiting"
+        how = "batches from page-locked memory, without waiting for their copies"
         change = partial(Calls, _without_waiting)
         yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST, control=Calls)
 
