@@ -102,10 +102,7 @@ class Sampler:
     """
 
     def __init__(
-        self,
-        done: Callable[[], object],
-        seconds: float = math.inf,
-        below: int | None = None,
+        self, done: Callable[[], object], seconds: float = math.inf, below: int | None = None
     ) -> None:
         self.tally = Tally()
         self._below = below

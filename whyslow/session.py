@@ -56,10 +56,7 @@ MANY = 12
 
 
 def diagnose(
-    step: Callable[..., object],
-    batches: Any = None,
-    *,
-    seconds: float | None = None,
+    step: Callable[..., object], batches: Any = None, *, seconds: float | None = None
 ) -> Diagnosis:
     """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
 
@@ -89,10 +86,7 @@ class Session:
     """One diagnosis while it runs."""
 
     def __init__(
-        self,
-        step: Callable[..., object],
-        batches: Any = None,
-        seconds: float = 1.0,
+        self, step: Callable[..., object], batches: Any = None, seconds: float = 1.0
     ) -> None:
         self.subject = Subject(step, own(batches))
         self.seconds = seconds

@@ -11,7 +11,7 @@ from typing import Any
 
 from labkit import show
 from labkit.comparing import budget
-from whyslow.lines import sampled
+from whyslow.lines import Sampled
 from whyslow.report import Report
 from whyslow.sampling import Sampler
 
@@ -55,7 +55,7 @@ class Watch:
     @property
     def report(self) -> Report:
         """What was found until now."""
-        return Report(sampled(self._sampler.tally), self._ended)
+        return Report(Sampled(self._sampler.tally), self._ended)
 
     def __enter__(self) -> Watch:
         return self.start()

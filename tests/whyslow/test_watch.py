@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
 from tests.whyslow.shapes import LONG, SHAPES, small
-from whyslow.lines import sampled
+from whyslow.lines import Sampled
 from whyslow.sampling import BLOCK, BLOCKS, Sampler, Tally
 from whyslow.source import source_of
 from whyslow.stacks import is_own, mark_of, stack_of_thread
@@ -295,7 +295,7 @@ def test_a_long_run_keeps_few_blocks():
 
 
 def test_without_a_line_of_the_reader_it_says_so():
-    report = whyslow.Report(sampled(Tally()))
+    report = whyslow.Report(Sampled(Tally()))
     assert "No line of your own files" in str(report) and "No line" in report._repr_html_()
 
 
