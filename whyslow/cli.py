@@ -17,7 +17,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns 0; a wrong command line ends with status 2, a script that fails as it does by itself.
     """
-    parser = _parser()
+    parser = ArgumentParser(
+        prog="whyslow",
+        description="Run a script as it is, and say which lines its time goes to.",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
+    parser.add_argument("--seconds", type=float, help="how long to watch (all)")
+    parser.add_argument("script", metavar="SCRIPT.py", help="a training script")
+    parser.add_argument("arguments", nargs=REMAINDER, help="the script's own arguments")
     args = parser.parse_args(argv)
     try:
         watch = Watch(seconds=args.seconds)
@@ -41,18 +48,6 @@ def _end(watch: Watch, number: int, frame: object) -> None:
         watch.stop("SIGTERM")
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
-
-
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="whyslow",
-        description="Run a script as it is, and say which lines its time goes to.",
-    )
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
-    parser.add_argument("--seconds", type=float, help="how long to watch (all)")
-    parser.add_argument("script", metavar="SCRIPT.py", help="a training script")
-    parser.add_argument("arguments", nargs=REMAINDER, help="the script's own arguments")
-    return parser
 
 
 def _script(parser: ArgumentParser, file: str) -> Path:

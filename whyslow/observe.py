@@ -32,13 +32,14 @@ class Seen:
     """What one step did, in so many ``seconds``, in the thread that makes this.
 
     ``roots``: modules that the step itself calls. ``unused``: roots in evaluation mode that
-    recorded a graph. ``on_new`` is given what has a state, before it is first used.
+    recorded a graph. ``device``: the accelerator that it works on, or cpu. ``on_new`` is given what
+    has a state, before it is first used.
     """
 
     roots: list[nn.Module] = field(default_factory=list)
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     unused: list[nn.Module] = field(default_factory=list)
-    devices: set[torch.device] = field(default_factory=set)
+    device: str = "cpu"
     seconds: float = 0.0
     backwards: int = 0
     recomputed: bool = False
@@ -56,12 +57,6 @@ class Seen:
     def parameters(self) -> list[nn.Parameter]:
         """Of all roots, each once."""
         return list(dict.fromkeys(each for root in self.roots for each in root.parameters()))
-
-    @property
-    def device(self) -> str:
-        """The accelerator that the step works on, or cpu."""
-        others = sorted({each.type for each in self.devices} - {"cpu", "meta"})
-        return others[0] if others else "cpu"
 
     @property
     def compiled(self) -> bool:
@@ -89,9 +84,10 @@ class Seen:
             return
         self._add(self.roots, module)
         tensors = tensors_of(inputs)
-        for device in {each.device for each in (*module.parameters(), *tensors)} - self.devices:
+        for device in {each.device for each in (*module.parameters(), *tensors)}:
             check_current(device)
-            self.devices.add(device)
+            if device.type not in ("cpu", "meta"):
+                self.device = device.type
         self.images |= any(each.dim() == 4 for each in tensors)
         self.lower_precision |= torch.is_autocast_enabled(self.device)
         self.anomaly |= torch.is_anomaly_enabled()
