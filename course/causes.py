@@ -38,7 +38,7 @@ NOTEBOOKS = {
         stacks.VALIDATION,
     ),
     "22_compile_and_cuda_graphs": (remedies.RECOMPILED, remedies.UNCOMPILED, stacks.COMPILING),
-    "23_find_the_bottleneck": (stacks.SAVING, stacks.START, stacks.OUTSIDE),
+    "23_find_the_bottleneck": (stacks.START, stacks.OUTSIDE),
 }
 _BY_CAUSE = {cause: name for name, causes in NOTEBOOKS.items() for cause in causes}
 

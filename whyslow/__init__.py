@@ -2,8 +2,8 @@
 
 `with whyslow.watch():` around a loop, `whyslow.start()` at the top of a script or in a cell, and
 `python -m whyslow train.py` look at a program as it runs, line by line.
-`whyslow.diagnose(step, batches=loader)` takes one step and experiments with it; after
-`with whyslow.watch() as watch:` so does `watch.report.diagnose(step)`, on the heaviest cause first.
+`whyslow.diagnose(step, batches=loader)` takes one step and experiments with it, on its largest part
+first.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from whyslow.subject import Subject
 # Kinds of lines: what works on gradients, and on weights without any.
 CLIPPING, BY_HAND = ("gradients",), ("gradients", "update")
 # Work around the training. A little of it is in every step: logging, moving a batch.
-AROUND = stacks.OWN, stacks.LOGGING, stacks.SAVING
+AROUND = stacks.OWN, stacks.LOGGING
 LEAST = 0.08
 # Seconds for which torch's own function is timed.
 SECONDS = 0.1
@@ -57,7 +57,7 @@ def by_hand(subject: Subject, parts: Parts) -> Iterator[Finding]:
     least /= subject.step_seconds
     lost, low, high = (max(0.0, each - least) for each in (share, *interval))
     how = f"by the lines that read gradients, against {against} on {len(trained)} tensors"
-    yield found(name, (lost, (low, high)), how, kind="AdamW", form="fused")
+    yield found(name, (lost, (low, high)), how, kind="AdamW")
 
 
 def trains(subject: Subject) -> bool:

@@ -105,9 +105,8 @@ class Experiment:
         uncompiled = giving_back(torch.compiler.reset) if self.compiles else nullcontext()
         with uncompiled, closing(before), closing(after):
             if not pairs:
-                # Told of what there is so far, it shows no bar of its own.
                 return alternate(
-                    before, after, seconds=seconds, on_update=nothing, stop=None, most_builds=1
+                    before, after, seconds=seconds, on_update=None, stop=None, most_builds=1
                 )
             before.enter()
             cold = after.start()

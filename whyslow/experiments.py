@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.utils.checkpoint as recomputing
 from torch import nn
 from torch.autograd import profiler
 from torch.backends import cudnn
@@ -16,8 +17,11 @@ from torch.profiler import profile, supported_activities
 from torch.utils._pytree import tree_leaves
 
 from labkit.busy import cores
-from labkit.restore import preserve_state
+from labkit.counters import CountingMode
+from labkit.restore import giving_back, preserve_state
 from labkit.restore.attributes import exchanged
+from labkit.restore.contents import keeping
+from labkit.restore.undo import call_all
 from whyslow import remedies
 from whyslow.experiment import (
     ALL,
@@ -31,7 +35,7 @@ from whyslow.experiment import (
     switched,
 )
 from whyslow.findings import LEAST_SHARE
-from whyslow.observe import from_host, mapped, recomputers, tensors_of
+from whyslow.observe import mapped, tensors_of
 from whyslow.subject import Subject
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
@@ -71,18 +75,15 @@ def _choose_freely() -> None:
 @contextmanager
 def not_profiled() -> Iterator[None]:
     """No profiler records, neither one that runs already nor one that the step begins."""
-    runs = torch.autograd._profiler_enabled()
     instead: list[Any] = [(profile, name, nothing) for name in ("start", "stop", "step")]
     for kind in (profile, profiler.profile):
         instead += [(kind, "__enter__", lambda self: self), (kind, "__exit__", nothing)]
-    if runs:
-        profiler._toggle_collection_dynamic(False, supported_activities())
-    try:
-        with exchanged(instead):
-            yield
-    finally:
-        if runs:
-            profiler._toggle_collection_dynamic(True, supported_activities())
+    toggle, kinds = profiler._toggle_collection_dynamic, supported_activities()
+    if not torch.autograd._profiler_enabled():
+        toggle = nothing
+    with exchanged(instead), giving_back(partial(toggle, True, kinds)):
+        toggle(False, kinds)
+        yield
 
 
 @contextmanager
@@ -97,8 +98,10 @@ def not_recomputed() -> Iterator[None]:
         # In the place of the autograd function that recomputes.
         return function(*args)
 
-    instead = {"apply": calls}
-    with exchanged((owner, name, instead.get(name, passes)) for owner, name in recomputers()):
+    # What torch.utils looks up, by its version.
+    names = [f"_checkpoint_without_reentrant_generator{end}" for end in ("", "_impl")]
+    changes = [(recomputing, name, passes) for name in names if hasattr(recomputing, name)]
+    with exchanged([*changes, (recomputing.CheckpointFunction, "apply", calls)]):
         yield
 
 
@@ -127,47 +130,34 @@ def _set_to(count: int) -> Change:
 
 # ------------------------------------------------------------------------------------------ update
 
-_FORMS = ("fused", "foreach")
-
 
 def optimizers(subject: Subject) -> Iterator[Experiment]:
-    """The fused form of torch's own optimizers; where there is none, the one over lists."""
-    slow = {}
+    """The fused form of torch's own optimizers that have one."""
+    slow = []
     for optimizer in filter(is_torchs, subject.seen.optimizers):
         groups = optimizer.param_groups
-        form = next((form for form in _FORMS if all(form in group for group in groups)), "")
-        bears = not any(group.get("differentiable") for group in groups)
-        if form and bears and not all(group[form] for group in groups):
-            slow[optimizer] = form
+        bears = all("fused" in group and not group["differentiable"] for group in groups)
+        if bears and not all(group["fused"] for group in groups):
+            slow.append(optimizer)
     if slow:
-        first, form = next(iter(slow.items()))
         names = ", ".join(sorted({type(each).__name__ for each in slow}))
-        how, words = f"{names} with {form}=True", {"kind": type(first).__name__, "form": form}
-        yield Experiment(remedies.LOOP, how, partial(_quick, slow), part=UPDATE, words=words)
+        how, words = f"{names} with fused=True", {"kind": type(slow[0]).__name__}
+        yield Experiment(remedies.LOOP, how, partial(_fused, slow), part=UPDATE, words=words)
 
 
 @contextmanager
-def _quick(slow: dict[torch.optim.Optimizer, str]) -> Iterator[None]:
-    """The optimizers in the forms that they lack."""
-    before, moved = [], []
-    for each, form in slow.items():
-        for group in each.param_groups:
-            forms = {name: group[name] for name in _FORMS if name in group}
-            before.append((group, forms))
-            group.update({name: name == form for name in forms})
-        # The fused form wants the number of steps where the parameters are.
-        for parameter, state in each.state.items() if form == "fused" else ():
-            count = state.get("step")
-            if isinstance(count, torch.Tensor) and count.device != parameter.device:
-                moved.append((state, count.device))
-                state["step"] = count.to(parameter.device)
-    try:
+def _fused(slow: list[torch.optim.Optimizer]) -> Iterator[None]:
+    states = [pair for each in slow for pair in each.state.items()]
+    groups = [group for each in slow for group in each.param_groups]
+    undo = [keeping(each) for each in (*groups, *(state for _, state in states))]
+    with giving_back(partial(call_all, undo)):
+        for group in groups:
+            group.update(fused=True, foreach=False)
+        for parameter, state in states:
+            # The fused form wants the number of steps where the parameters are.
+            if "step" in state:
+                state["step"] = state["step"].to(parameter.device)
         yield
-    finally:
-        for group, forms in before:
-            group.update(forms)
-        for state, device in moved:
-            state["step"] = state["step"].to(device)
 
 
 def is_torchs(optimizer: torch.optim.Optimizer) -> bool:
@@ -194,7 +184,7 @@ def precision(subject: Subject) -> Iterator[Experiment]:
     weights = [each.weight for each in convs if each.in_channels != each.groups]
     if seen.images and not all(each.is_contiguous(memory_format=_LAST) for each in weights):
         how = "model, optimizer state and batches in channels-last order"
-        step = subject.serve([mapped(batch, _images_last) for batch in subject.batches])
+        step = subject.serve([mapped(_images_last, batch) for batch in subject.batches])
         yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
 
 
@@ -207,7 +197,7 @@ def _lower(subject: Subject) -> Experiment:
     def lowered(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
         with torch.autocast(seen.device, dtype):
             output = forward(*args, **keywords)
-        return mapped(output, lambda tensor: tensor.float() if tensor.dtype == dtype else tensor)
+        return mapped(lambda tensor: tensor.float() if tensor.dtype == dtype else tensor, output)
 
     name = str(dtype).removeprefix("torch.")
     return Experiment(
@@ -262,8 +252,8 @@ def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
         yield
 
 
-# Seconds that a first compilation takes about, and more for each operator of a step.
-FIRST, EACH = 25.0, 0.05
+# Seconds that compiling a model takes about.
+COMPILES = 30.0
 
 
 def compiling(subject: Subject) -> Iterator[Experiment]:
@@ -283,7 +273,7 @@ def compiling(subject: Subject) -> Iterator[Experiment]:
 
     how = "the models' forward passes by torch.compile"
     change = partial(forwards, seen.roots, by_compiler)
-    yield Experiment(remedies.UNCOMPILED, how, change, compiles=FIRST + EACH * seen.launches)
+    yield Experiment(remedies.UNCOMPILED, how, change, compiles=COMPILES)
 
 
 def codes() -> int:
@@ -303,20 +293,22 @@ def compilations() -> int:
 _READS = {
     getattr(torch.Tensor, name) for name in ("item", "tolist", "__float__", "__int__", "__bool__")
 }
+_COPIES = torch.Tensor.to, torch.Tensor.cuda
 
 
 def waits(subject: Subject) -> Iterator[Experiment]:
     """Reads that give the value that they gave first, and page-locked batches."""
-    seen = subject.seen
-    if seen.device == "cpu":
+    if subject.seen.device == "cpu":
         return
-    if seen.host_reads:
+    with CountingMode() as operators:
+        subject.serve()()
+    if operators.host_reads:
         change = partial(Calls, partial(_known, {}))
-        how = f"{seen.host_reads} reads a step that give an old value at once"
+        how = f"{operators.host_reads} reads a step that give an old value at once"
         yield Experiment(remedies.HOST, how, change, part=HOST, control=Calls)
-    if seen.pageable and subject.takes_batches:
-        pinned = subject.serve([mapped(batch, _pinned) for batch in subject.batches])
-        how = f"{seen.pageable} bytes a step from page-locked memory, without waiting"
+    if any(map(_is_pageable, tensors_of(subject.batches))):
+        pinned = subject.serve([mapped(_pinned, batch) for batch in subject.batches])
+        how = "batches from page-locked memory, without waiting for their copies"
         change = partial(Calls, _without_waiting)
         yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST, control=Calls)
 
@@ -332,14 +324,17 @@ def _known(known: dict[Any, Any], func: Any, args: Any, kwargs: Any) -> Any:
     return known[place]
 
 
+def _is_pageable(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and not tensor.is_pinned()
+
+
 def _pinned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
+    return tensor.pin_memory() if _is_pageable(tensor) else tensor
 
 
 def _without_waiting(func: Any, args: Any, kwargs: Any) -> Any:
     """Copies from page-locked memory do not wait."""
-    source = from_host(func, args)
-    if source is not None and len(args) < 3 and source.is_pinned():
+    if func in _COPIES and len(args) < 3 and args[0].device.type == "cpu" and args[0].is_pinned():
         kwargs = {**kwargs, "non_blocking": True}
     return func(*args, **kwargs)
 
@@ -362,7 +357,7 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
     if not times or len(sizes) != 1:
         return
     [size] = sizes
-    larger = [mapped(each, lambda tensor: torch.cat([tensor] * times)) for each in subject.batches]
+    larger = [mapped(lambda tensor: torch.cat([tensor] * times), each) for each in subject.batches]
     yield Experiment(
         remedies.BATCH,
         f"{times} times the batch, time per sample",

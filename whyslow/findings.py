@@ -58,8 +58,7 @@ class Diagnosis:
 
     ``step_seconds`` is how long a step takes with its data, ``phases`` the share of each cause in
     that time, by the lines that ran, ``notes`` what the step did beside training, ``unmeasured``
-    what could not be measured, and why. ``looked_for``: the checks that were made. ``untried`` says
-    that not even the first experiment had the time for a pair of steps. All in words.
+    what could not be measured, and why. ``looked_for``: the checks that were made. All in words.
     """
 
     findings: tuple[Finding, ...]
@@ -69,7 +68,6 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     unmeasured: dict[str, str] = field(default_factory=dict)
     looked_for: tuple[str, ...] = ()
-    untried: str = ""
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -84,12 +82,12 @@ class Diagnosis:
     def sentence(self) -> str:
         """The result in words."""
         step = f"One step takes {format_seconds(self.step_seconds)}"
-        if self.untried:
-            step += f". {self.untried}"
         if not self.findings:
             nothing = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
             if self.looked_for:
                 nothing += f", of what was looked for: {', '.join(self.looked_for)}"
+            if self.unmeasured:
+                nothing += f". Not measured: {', '.join(self.unmeasured)}"
             return f"{step}. {nothing}."
         first = self.findings[0]
         count = f"{len(self)} findings" if len(self) > 1 else "one finding"

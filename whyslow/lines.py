@@ -48,19 +48,6 @@ class Line:
         return f"{'cell' if in_cell else Path(self.file).name}:{self.number}"
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """What was seen: lines and causes by their share, the heaviest first; ``loop`` is the training
-    loop, a file and a range of lines, or None where none was found.
-    """
-
-    lines: tuple[Line, ...]
-    causes: dict[str, Share]
-    seconds: float
-    looks: int
-    loop: tuple[str, Range] | None
-
-
 @functools.lru_cache(maxsize=4096)
 def cause_of(stack: Stack) -> str:
     """What the time of a stack goes to, wherever in the program it is."""
@@ -121,27 +108,33 @@ def training_loop(seen: Iterable[Stack]) -> tuple[str, Range] | None:
     return min(common, key=lambda loop: loop[1][1] - loop[1][0], default=None)
 
 
-def sampled(tally: Tally, of_step: bool = False) -> Sampled:
-    """Lines and causes of what a sampler has counted: of a program, or of its step alone."""
-    loop = None if of_step else training_loop(list(tally.seconds))
-    in_loop = {stack for stack in tally.seconds if loop is None or loop in _loops(stack)}
-    begins = min((min(tally.seconds[stack]) for stack in in_loop), default=0)
+class Sampled:
+    """What was seen of a program, or of its step alone: lines and causes by their share, the
+    heaviest first; ``loop`` is the training loop, a file and a range of lines, or None where none
+    was found.
+    """
 
-    def cause(stack: Stack, block: int) -> str:
-        found = cause_of(stack)
-        if stack in in_loop or found not in stacks.TRAINING:
-            return found
-        return START if block <= begins else stacks.OUTSIDE
+    def __init__(self, tally: Tally, of_step: bool = False) -> None:
+        self.seconds, self.looks = tally.total, tally.looks
+        self.loop = loop = None if of_step else training_loop(list(tally.seconds))
+        in_loop = {stack for stack in tally.seconds if loop is None or loop in _loops(stack)}
+        begins = min((min(tally.seconds[stack]) for stack in in_loop), default=0)
 
-    def line(stack: Stack, block: int) -> Key:
-        return next(reversed(own(stack)), _NOWHERE)[:3]
+        def cause(stack: Stack, block: int) -> str:
+            found = cause_of(stack)
+            if stack in in_loop or found not in stacks.TRAINING:
+                return found
+            return START if block <= begins else stacks.OUTSIDE
 
-    causes: dict[Key, str] = {}
-    for key, its in tally.shares(lambda stack, block: (line(stack, block), cause(stack, block))):
-        causes.setdefault(key, its)
-    shares = tally.shares(line).items()
-    lines = [Line(*key, causes[key], *share) for key, share in shares if key[0]]
-    return Sampled(tuple(lines), tally.shares(cause), tally.total, tally.looks, loop)
+        def line(stack: Stack, block: int) -> Key:
+            return next(reversed(own(stack)), _NOWHERE)[:3]
+
+        causes: dict[Key, str] = {}
+        for key, its in tally.shares(lambda *look: (line(*look), cause(*look))):
+            causes.setdefault(key, its)
+        shares = tally.shares(line).items()
+        self.lines = tuple(Line(*key, causes[key], *share) for key, share in shares if key[0])
+        self.causes = tally.shares(cause)
 
 
 class Parts:
@@ -153,7 +146,7 @@ class Parts:
     @property
     def sampled(self) -> Sampled:
         """By lines and causes."""
-        return sampled(self.tally, of_step=True)
+        return Sampled(self.tally, of_step=True)
 
     @contextmanager
     def seen(self) -> Iterator[None]:

@@ -1,35 +1,29 @@
 """One step, looked at: which models and optimizers it uses, and what is switched on in it.
 
-All by torch's global hooks, and by exchanges of what has none. What the step itself calls, and not
-another module, is a *root*; what a DataLoader calls to make a batch, such as transforms, is none.
+All by torch's global hooks; a backward pass has none. What the step itself calls, and not another
+module, is a *root*; what a DataLoader calls to make a batch, such as transforms, is none.
 """
 
 from __future__ import annotations
 
-import builtins
-import io
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
-import torch.utils.checkpoint as recomputing
 from torch import nn
 from torch.nn.modules import module as module_hooks
 from torch.optim import optimizer as optimizer_hooks
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-from labkit.counters import CountingMode
 from labkit.device import check_current, synchronize
 from labkit.restore import giving_back
-from labkit.restore.attributes import exchanged
-from labkit.restore.memory import bytes_of
-from whyslow.experiment import Calls
+from labkit.restore.attributes import patched
 from whyslow.stacks import LOADING, stack_of
 
 
@@ -37,27 +31,23 @@ from whyslow.stacks import LOADING, stack_of
 class Seen:
     """What one step did, in so many ``seconds``, in the thread that makes this.
 
-    ``roots``: modules that the step itself calls. ``launches``: operators that compute.
-    ``unused``: roots in evaluation mode that recorded a graph. ``on_new`` is given what has a
-    state, before it is first used.
+    ``roots``: modules that the step itself calls. ``unused``: roots in evaluation mode that
+    recorded a graph. ``device``: the accelerator that it works on, or cpu. ``on_new`` is given what
+    has a state, before it is first used.
     """
 
     roots: list[nn.Module] = field(default_factory=list)
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     unused: list[nn.Module] = field(default_factory=list)
-    devices: set[torch.device] = field(default_factory=set)
+    device: str = "cpu"
     seconds: float = 0.0
-    launches: int = 0
-    host_reads: int = 0
-    pageable: int = 0
     backwards: int = 0
-    recomputed: int = 0
+    recomputed: bool = False
     lower_precision: bool = False
     anomaly: bool = False
     deterministic: bool = False
     profiled: bool = False
     images: bool = False
-    written: list[str] = field(default_factory=list)
     on_new: Callable[[Any], None] = lambda item: None
     _thread: int = field(default_factory=threading.get_ident)
     _depth: int = 0
@@ -69,22 +59,19 @@ class Seen:
         return list(dict.fromkeys(each for root in self.roots for each in root.parameters()))
 
     @property
-    def device(self) -> str:
-        """The accelerator that the step works on, or cpu."""
-        others = sorted({each.type for each in self.devices} - {"cpu", "meta"})
-        return others[0] if others else "cpu"
-
-    @property
     def compiled(self) -> bool:
         """Whether a root is compiled code."""
         kinds = [type(module).__name__ for root in self.roots for module in root.modules()]
         return "OptimizedModule" in kinds
 
     def _is_here(self) -> bool:
-        return threading.get_ident() == self._thread and not torch.compiler.is_compiling()
+        here = threading.get_ident() == self._thread and not _goes_back()
+        return here and not torch.compiler.is_compiling()
 
     def enters(self, module: Any, inputs: Any) -> None:
         """A hook before a module's forward pass."""
+        # Checkpointing computes it again within the backward pass.
+        self.recomputed |= _goes_back()
         if not self._is_here():
             return
         self._depth += 1
@@ -97,9 +84,10 @@ class Seen:
             return
         self._add(self.roots, module)
         tensors = tensors_of(inputs)
-        for device in {each.device for each in (*module.parameters(), *tensors)} - self.devices:
+        for device in {each.device for each in (*module.parameters(), *tensors)}:
             check_current(device)
-            self.devices.add(device)
+            if device.type not in ("cpu", "meta"):
+                self.device = device.type
         self.images |= any(each.dim() == 4 for each in tensors)
         self.lower_precision |= torch.is_autocast_enabled(self.device)
         self.anomaly |= torch.is_anomaly_enabled()
@@ -123,70 +111,36 @@ class Seen:
             self.unused.append(module)
 
     def updates(self, optimizer: Any, *_: Any) -> None:
-        """A hook before an optimizer's step."""
-        # On an accelerator the hooks of gradients, and an optimizer in them, run in a thread of
-        # autograd's: so Python calls one that it has not started.
-        foreign = isinstance(threading.current_thread(), threading._DummyThread)
-        if self._is_here() or (foreign and self.backwards):
+        """A hook before an optimizer's step, which may be in the hook of a gradient."""
+        if self._is_here() or _goes_back():
             self._add(self.optimizers, optimizer)
 
-    def goes_back(self, *_: Any, **__: Any) -> None:
-        """Before a backward pass."""
-        self.backwards += self._is_here()
 
-    def recomputes(self, *_: Any, **__: Any) -> None:
-        """Before a call whose activations are computed again in the backward pass."""
-        self.recomputed += 1
-
-    def opens(self, file: Any, mode: str = "r", *_: Any, **__: Any) -> None:
-        """Before a file is opened."""
-        if set(mode) & set("wax+") and isinstance(file, (str, os.PathLike)):
-            self.written.append(str(file))
-
-
-def _telling(owner: Any, name: str, tell: Callable[..., None]) -> tuple[Any, str, Any]:
-    """The change by which ``owner.name`` first tells what it is called with."""
-    does = getattr(owner, name)
-
-    def told(*args: Any, **keywords: Any) -> Any:
-        tell(*args, **keywords)
-        return does(*args, **keywords)
-
-    return owner, name, told
+def _goes_back() -> bool:
+    """Whether this thread is in a backward pass; an accelerator's is in one of autograd's."""
+    return torch._C._current_graph_task_id() != -1
 
 
 @contextmanager
 def _listening(seen: Seen) -> Iterator[None]:
     """Tell ``seen`` what this thread's steps do inside, and the hooks of their gradients."""
     handles: list[Any] = []
+    backward = torch.autograd.backward
 
     def remove() -> None:
         for handle in handles:
             handle.remove()
 
-    changes = [
-        _telling(torch.autograd, "backward", seen.goes_back),
-        _telling(builtins, "open", seen.opens),
-        _telling(io, "open", seen.opens),
-        # Its arguments may be given by name.
-        _telling(torch, "save", lambda obj, f, *_, **__: seen.opens(f, "w")),
-        *(_telling(*each, seen.recomputes) for each in recomputers()),
-    ]
+    def goes_back(*args: Any, **keywords: Any) -> Any:
+        seen.backwards += seen._is_here()
+        return backward(*args, **keywords)
+
     # No ExitStack: of its callbacks, an interrupt may leave some undone.
-    with giving_back(remove), exchanged(changes):
+    with giving_back(remove), patched(torch.autograd, "backward", goes_back):
         handles.append(module_hooks.register_module_forward_pre_hook(seen.enters))
         handles.append(module_hooks.register_module_forward_hook(seen.leaves, always_call=True))
         handles.append(optimizer_hooks.register_optimizer_step_pre_hook(seen.updates))
         yield
-
-
-def recomputers() -> Iterator[tuple[Any, str]]:
-    """What torch.utils looks up when it is asked to recompute, by version."""
-    for name in ("", "_impl"):
-        function = f"_checkpoint_without_reentrant_generator{name}"
-        if hasattr(recomputing, function):
-            yield recomputing, function
-    yield recomputing.CheckpointFunction, "apply"
 
 
 def tensors_of(values: Any) -> list[torch.Tensor]:
@@ -194,17 +148,8 @@ def tensors_of(values: Any) -> list[torch.Tensor]:
     return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
 
 
-def mapped(values: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """A batch, or whatever else, with each of its tensors as ``change`` makes it."""
-    return tree_map(lambda each: change(each) if isinstance(each, torch.Tensor) else each, values)
-
-
-def from_host(func: Any, args: Any) -> torch.Tensor | None:
-    """The CPU's tensor that this call of torch's Python API moves, if it is one that does."""
-    if func in (torch.Tensor.to, torch.Tensor.cuda) and args[0].device.type == "cpu":
-        source: torch.Tensor = args[0]
-        return source
-    return None
+# A batch, or whatever else, with each of its tensors as a function makes it.
+mapped = partial(tree_map_only, torch.Tensor)
 
 
 def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
@@ -217,19 +162,3 @@ def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
         synchronize()
         seen.seconds = time.perf_counter() - begin
     return seen
-
-
-def count_operators(step: Callable[[], object], seen: Seen) -> None:
-    """Note in ``seen`` what operators one more step calls."""
-
-    def copied(func: Any, args: Any, kwargs: Any) -> Any:
-        result, source = func(*args, **kwargs), from_host(func, args)
-        if source is not None and result.device.type != "cpu" and not source.is_pinned():
-            # Bytes that go to an accelerator from memory that is not page-locked.
-            seen.pageable += bytes_of(source)
-        return result
-
-    seen.pageable = 0
-    with Calls(copied), CountingMode() as operators:
-        step()
-    seen.launches, seen.host_reads = operators.launches, operators.host_reads

@@ -45,7 +45,7 @@ REMEDIES = {
     "to hand it over from another process; or give the workers more to do.",
     RESTARTS: "DataLoader(..., persistent_workers=True), made once before the first epoch:\n"
     "its workers live on, and load ahead for the next epoch.",
-    LOOP: "torch.optim.{kind}(..., {form}=True):\n"
+    LOOP: "torch.optim.{kind}(..., fused=True):\n"
     "one pass over all parameters instead of several operators for each.",
     CLIPPING: "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
     "one operator over the whole list, and no norm read back for each tensor.",
@@ -89,8 +89,6 @@ REMEDIES = {
     "Updates and clipping in a loop of your own have functions of torch: torch._foreach_*.",
     stacks.VALIDATION: "Validate less often, or on a part; take a larger batch, since nothing is\n"
     "kept: with torch.inference_mode(): around the loop, model.eval() before it.",
-    stacks.SAVING: "Save less often, or in a thread: copy the weights to the CPU first,\n"
-    "then torch.save of the copies while the training goes on.",
     stacks.WAITING: "The program waits there for another thread or process.\n"
     "Whether that one does the work, `py-spy dump` of its process says.",
     stacks.START: "It is paid once: watch longer, or begin to watch behind it.",

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from labkit import show
 from labkit.show import Markup
 from labkit.text import aligned, format_seconds
 from whyslow import remedies
-from whyslow.findings import Diagnosis
 from whyslow.lines import Line, Sampled
-from whyslow.session import diagnose
 from whyslow.stacks import CAUSES, HOST, LOADING, START
 
 # Below so many looks a share says little.
@@ -27,7 +24,7 @@ WORTH = 0.01
 UNSEEN = (
     "what worker processes do while the loop waits for them",
     "which operator a GPU runs: its time is at the line that waits for it",
-    "what a line could do faster: its report's diagnose(step) tries that",
+    "what a line could do faster: whyslow.diagnose(step) tries that",
 )
 
 
@@ -71,16 +68,6 @@ class Report:
         """The heaviest cause; what is paid once only where there is nothing else."""
         others = [cause for cause in self.causes if cause != START]
         return (others or [START])[0]
-
-    def diagnose(
-        self, step: Callable[..., object], batches: Any = None, **options: Any
-    ) -> Diagnosis:
-        """Experiment with a step of what was watched, first on its heaviest cause.
-
-        Arguments and errors are those of `whyslow.diagnose`. The step has to be given: what a loop
-        did cannot be done again by itself.
-        """
-        return diagnose(step, batches, first=self._first, **options)
 
     def __repr__(self) -> str:
         if not self.sampled.looks:

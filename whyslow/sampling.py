@@ -94,8 +94,7 @@ class Tally:
 
 class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
-    without imports, or for ``steps`` calls of `updated`. What it looks at begins ``below`` so many
-    places of a stack.
+    without imports. What it looks at begins ``below`` so many places of a stack.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
     object is gone, as after an interrupt, the sampler ends, too: so it is no method of the sampler,
@@ -103,15 +102,11 @@ class Sampler:
     """
 
     def __init__(
-        self,
-        done: Callable[[], object],
-        seconds: float = math.inf,
-        steps: int = 0,
-        below: int | None = None,
+        self, done: Callable[[], object], seconds: float = math.inf, below: int | None = None
     ) -> None:
         self.tally = Tally()
         self._below = below
-        self._seconds, self.steps = seconds, steps
+        self._seconds = seconds
         self._done = weakref.WeakMethod(done)
         self._target = threading.get_ident()
         self._ended = threading.Event()
@@ -128,12 +123,6 @@ class Sampler:
         self._ended.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
-
-    def updated(self, *_: object) -> None:
-        """A hook of optimizers. After the last of the steps it ends by itself, soon."""
-        self.steps -= 1
-        if self.steps == 0:
-            self._seconds = 0.0
 
     def _run(self) -> None:
         tally = self.tally

@@ -8,11 +8,10 @@ models and optimizers after each experiment too, so that none trains on what ano
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +22,6 @@ from labkit import pick
 from labkit.busy import Others, cores
 from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
-from labkit.progress import progress
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
@@ -31,9 +29,9 @@ from whyslow import by_lines, experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Parts
-from whyslow.observe import count_operators, mapped, observe, tensors_of
+from whyslow.observe import mapped, observe, tensors_of
 from whyslow.sampling import NONE, share_of
-from whyslow.stacks import CAUSES, COMPILING, LOADING, OWN, UPDATE
+from whyslow.stacks import COMPILING, LOADING, OWN, UPDATE
 from whyslow.subject import (
     LEAST_STEPS,
     MEMORY_STEPS,
@@ -49,7 +47,7 @@ from whyslow.subject import (
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15
-# Of a step that takes more of the budget, operators and memory are not counted: that takes five.
+# Of a step that takes more of the budget, memory is not counted: that takes four.
 COUNTED = 1 / 20
 # A slow step may take the diagnosis so far beyond its budget, for the sake of the first experiment.
 BEYOND = 1.5
@@ -58,73 +56,40 @@ MANY = 12
 
 
 def diagnose(
-    step: Callable[..., object],
-    batches: Any = None,
-    *,
-    seconds: float | None = None,
-    model: Any = None,
-    optimizer: Any = None,
-    first: str = "",
+    step: Callable[..., object], batches: Any = None, *, seconds: float | None = None
 ) -> Diagnosis:
     """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
 
     ``step(batch)`` does one training step; without ``batches``, ``step()`` gets its own.
     ``batches`` is a DataLoader, or whatever else gives such batches again and again. ``seconds`` is
-    the budget, 20 by default. ``model`` and ``optimizer`` are found where the step uses them; give
-    them, or a list of anything else with a state, where the step changes what it cannot reach by
-    name. Experiments on ``first``, a cause of a `Report`, come first; else those on the largest
-    part.
+    the budget, 20 by default. Experiments on the largest part of the step come first.
 
     Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
-    the step are as before; TypeError for a step that cannot be called like that, ValueError for one
-    on a card that is not torch's current one, or that trains in a generator function, which cannot
-    be put back; what the first step raises comes through, and so does an interrupt, which says
-    where a step or a loader hangs.
+    the step are as before, and files that it writes are not. TypeError for a step that cannot be
+    called and batches that can be read only once, ValueError for a step on a card that is not
+    torch's current one, or that trains in a generator function, which cannot be put back; what the
+    first step raises comes through, and so does an interrupt, which says where a step or a loader
+    hangs.
     """
-    given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
-    state = tuple(item for each in given for item in each if item is not None)
-    seconds = check_call(step, batches, seconds)
-    if first and first not in CAUSES:
-        raise ValueError(f"first={first!r}: use {', '.join(map(repr, CAUSES))}")
-    return Session(step, batches, seconds, state, first).run()
-
-
-def check_call(step: Any, batches: Any, seconds: float | None) -> float:
-    """The budget in seconds; TypeError and ValueError for what cannot be diagnosed."""
     if not callable(step):
         raise TypeError(f"step={step!r} cannot be called: pass a function that does one step")
-    if batches is not None and not hasattr(batches, "__iter__"):
-        raise TypeError(f"batches={batches!r} has no batches: pass a DataLoader, or a list of them")
     if hasattr(batches, "__next__"):
         raise TypeError(
             f"batches={batches!r} can be read only once: pass the DataLoader itself, "
             "or list(...) of a few batches"
         )
-    arguments = () if batches is None else (None,)
-    called = "step() without batches= (--batches)" if batches is None else "step(batch)"
-    try:
-        inspect.signature(step).bind(*arguments)
-    except TypeError as error:
-        raise TypeError(f"step={step!r} is called as {called}: {error}") from None
-    except ValueError:
-        # A built-in function without a signature: calling it will tell.
-        pass
-    return budget(pick(cpu=20.0, test=4.0) if seconds is None else seconds)
+    seconds = budget(pick(cpu=20.0, test=4.0) if seconds is None else seconds)
+    return Session(step, batches, seconds).run()
 
 
 class Session:
     """One diagnosis while it runs."""
 
     def __init__(
-        self,
-        step: Callable[..., object],
-        batches: Any = None,
-        seconds: float = 1.0,
-        state: tuple[Any, ...] = (),
-        first: str = "",
+        self, step: Callable[..., object], batches: Any = None, seconds: float = 1.0
     ) -> None:
         self.subject = Subject(step, own(batches))
-        self.seconds, self.state, self.first = seconds, state, first
+        self.seconds = seconds
         self.begin = time.perf_counter()
         self.others = Others()
         self.parts = Parts()
@@ -139,8 +104,8 @@ class Session:
         self.waiting = 0.0
         # The line that took most of loading the first batches.
         self.loads_in = ""
-        # Whether any experiment was made; else what the report says first.
-        self.tried, self.untried = False, ""
+        # Whether any experiment was made.
+        self.tried = False
 
     @property
     def left(self) -> float:
@@ -150,20 +115,15 @@ class Session:
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
         call, loader = self.subject.call, self.subject.loader
-        given = (*self.state, *generators_of(loader))
-        advice = ", or list in model= and optimizer= what it trains"
         try:
             # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
             with (
                 measuring(None),
                 giving_back(partial(end_workers, loader)),
-                restoring(call, also=given, advice=advice) as self.restoration,
-                progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
+                restoring(call, also=generators_of(loader)) as self.restoration,
             ):
                 self._look()
-                # A profiler would watch what counts as well, which takes many times as long.
-                with experiments.not_profiled() if self.subject.seen.profiled else nullcontext():
-                    self._count()
+                self._count()
                 self._stream()
                 self._experiments()
         except Exception as error:
@@ -171,9 +131,6 @@ class Session:
             raise
         if busy := self.others.in_the_way(cores()):
             self.notes.append(busy)
-        if written := self.subject.seen.written:
-            names = ", ".join(dict.fromkeys(written))
-            self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
@@ -182,11 +139,7 @@ class Session:
             (*self.notes, *self.restoration.notes),
             {name: why for name, why in self.checked.items() if why},
             tuple(name for name, why in self.checked.items() if not why),
-            self.untried,
         )
-
-    def _advance(self) -> None:
-        self.bar.update(min(self.seconds, self.seconds - self.left) - self.bar.n)
 
     def _look(self) -> None:
         """The first steps: what is used, and how long it takes."""
@@ -195,7 +148,7 @@ class Session:
             with self.parts.seen():
                 subject.keep(subject.loader)
             self.loads_in = self.parts.where((LOADING,))
-        probe = [mapped(batch, torch.clone) for batch in subject.batches[:1]]
+        probe = [mapped(torch.clone, batch) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
         before = experiments.codes()
         self._observe(subject.serve(probe))
@@ -206,7 +159,6 @@ class Session:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve())
         self.step_seconds = subject.step_seconds
-        self._advance()
 
     def _observe(self, step: Callable[[], object]) -> None:
         with self.parts.seen():
@@ -214,21 +166,17 @@ class Session:
         self.subject.step_seconds = self.subject.seen.seconds
 
     def _count(self) -> None:
-        """Operators and memory, in a few steps more."""
+        """Memory, in a few steps more."""
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
             why = self._too_slow(2 * MEMORY_STEPS)
             self.checked |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
-        step = subject.serve()
-        with self._may_fail("operators, one by one"):
-            count_operators(step, subject.seen)
         with self._may_fail("memory of a step"):
-            use = use_of(step, subject.seen.device)
+            use = use_of(subject.serve(), subject.seen.device)
             subject.peak = use.peak
             self.checked[remedies.GROWTH] = ""
             self.found += growth(use)
-        self._advance()
 
     def _too_slow(self, steps: int, more: float = 0.0) -> str:
         """Why so many steps, and ``more`` seconds, were not taken."""
@@ -253,7 +201,6 @@ class Session:
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(remedies.LOOP):
             self.found += self._placed(by_lines.by_hand(subject, self.parts), (OWN, UPDATE))
-        self._advance()
 
     def _streamed(self) -> Stream:
         """Of slow steps, the time of the first batches is enough."""
@@ -315,14 +262,12 @@ class Session:
     def _every_experiment(
         self, checks: Iterable[Callable[[Subject], Iterator[Experiment]]]
     ) -> list[Experiment]:
-        """All that apply to the step: those on the cause that was asked for, then the largest share
-        first. To make one may take memory.
-        """
+        """All that apply to the step, the largest share first. To make one may take memory."""
         every: list[Experiment] = []
         for check in checks:
             with self._may_fail(f"{check.__name__}, by experiment"):
                 every += check(self.subject)
-        every.sort(key=lambda each: (self.first not in each.part, -each.share(self.phases)))
+        every.sort(key=lambda each: -each.share(self.phases))
         return every
 
     def _experiment(self, experiment: Experiment, rest: int) -> float:
@@ -330,12 +275,8 @@ class Session:
         # The largest share may take a little more.
         left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
         steps = left / (self.subject.step_seconds * max(1, experiment.samples))
-        # A single pair is only for the first one.
-        if steps < (STEPS if self.tried else STEPS - 2):
-            why = self._too_slow(rest * STEPS, experiment.compiles)
-            self.checked[experiment.name] = why
-            if not (self.tried or self.untried or experiment.compiles):
-                self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
+        if steps < STEPS:
+            self.checked[experiment.name] = self._too_slow(rest * STEPS, experiment.compiles)
             return 0.0
         # Less than its part, since to warm up takes time, too; but not for the largest share.
         longest = LONGEST * self.seconds
@@ -344,22 +285,18 @@ class Session:
         with preserve_state(*self.restoration.items), self._may_fail(experiment.name):
             others = Others()
             room = seconds / self.subject.step_seconds
-            few = max(1 + (steps >= STEPS), int(room - 1) // 2) if room < MANY else 0
+            few = max(2, int(room - 1) // 2) if room < MANY else 0
             result = experiment.run(self.subject.serve(), seconds, few)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
             self.checked.setdefault(experiment.name, "")
-            self._advance()
             if experiment.cores and (busy := others.in_the_way(experiment.cores)):
                 self.checked[experiment.name] = busy
             elif experiment.worth_naming(result):
                 [finding] = self._placed([experiment.finding(result)], experiment.part)
                 self.found.append(finding)
                 return finding.share
-            elif result.pairs == 1:
-                gain = f"{result.speedup:.2f}x"
-                self.notes.append(f"{experiment.name}: only tried in one pair, {gain}")
         return 0.0
 
     @contextmanager

@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 import labkit
-from labkit.restore.collector import without_collector
+from labkit.restore.collector import looking_at_frames
 from labkit.restore.own import is_own_code
 
 
@@ -33,13 +32,13 @@ class Place(NamedTuple):
 Stack = tuple[Place | str, ...]
 
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
-LOGGING, SAVING, COMPILING = "logging", "saving", "compiling"
+LOGGING, COMPILING = "logging", "compiling"
 VALIDATION, WAITING, START = "validation", "waiting", "start-up"
 # What no mark says, but the lines of the reader's own.
 HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
 # Of these it matters that they are in the loop.
 TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
-CAUSES = (*TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
+CAUSES = (*TRAINING, LOGGING, VALIDATION, COMPILING, START, OUTSIDE)
 
 _WAIT = r"_?(join|wait|get|put|result|select|poll|communicate|recv)"
 # Of a library's file and function, as in torch/_tensor.py:backward. The first that fits.
@@ -47,7 +46,7 @@ _MARKS = (
     (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", LOADING),
     (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", LOADING),
     (r"numpy/lib/_?npyio|torch/serialization\.py:load", LOADING),
-    (r"torch/serialization\.py:save", SAVING),
+    (r"torch/serialization\.py:save", LOGGING),
     (r"<frozen importlib", START),
     # Compiling, and not the calls of what is compiled.
     (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", COMPILING),
@@ -114,7 +113,7 @@ def stack_of_thread(thread: int, below: int | None = None) -> Stack:
     alone are enough. A thread that only waits for others stands for those that run the reader's
     lines.
     """
-    with uncollected():
+    with looking_at_frames():
         frames = sys._current_frames()
         stack = stack_of(frames.get(thread))[below or 0 :]
         if stack and stack[-1] == WAITING:
@@ -123,17 +122,6 @@ def stack_of_thread(thread: int, below: int | None = None) -> Stack:
                 if own(instead) and instead[-1] != WAITING:
                     return instead
     return stack if below is not None or own(stack) else ()
-
-
-def uncollected() -> AbstractContextManager[None]:
-    """No garbage is collected inside, where Python is older than 3.12.
-
-    There a frame that is asked for may begin a collection, whose finalizers let the other thread
-    go on: what was a frame of it is something else then, and Python hangs or crashes.
-    """
-    if sys.version_info < (3, 12):
-        return without_collector()
-    return nullcontext()
 
 
 def own(stack: Stack) -> list[Place]:

@@ -63,7 +63,7 @@ class Subject:
         """One step on this batch, where it takes one."""
         if not self.takes_batches:
             return self.call()
-        return self.call(mapped(batch, torch.clone) if self.copied else batch)
+        return self.call(mapped(torch.clone, batch) if self.copied else batch)
 
     def keep(self, source: Iterable[Any]) -> None:
         """Take the first batches of ``source``. ValueError where it has none."""

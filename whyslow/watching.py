@@ -7,15 +7,11 @@ import math
 import multiprocessing
 import sys
 import threading
-import weakref
-from collections.abc import Callable
 from typing import Any
-
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from labkit import show
 from labkit.comparing import budget
-from whyslow.lines import sampled
+from whyslow.lines import Sampled
 from whyslow.report import Report
 from whyslow.sampling import Sampler
 
@@ -24,20 +20,13 @@ class Watch:
     """``with whyslow.watch():`` around a loop; what was found is shown at the end of the block.
 
     It looks at the line that runs, every 2 to 50 ms, and changes nothing. It ends by itself after
-    ``seconds`` of the program's work or ``steps`` updates of an optimizer, while the program goes
-    on; else with the block, also with one that fails. `report` is what was found by then;
-    ``show=False`` leaves it to the caller. ValueError or TypeError for a budget that is none.
+    ``seconds`` of the program's work, while the program goes on; else with the block, also with one
+    that fails. `report` is what was found by then; ``show=False`` leaves it to the caller.
+    ValueError or TypeError for a budget that is none.
     """
 
-    def __init__(
-        self, *, seconds: float | None = None, steps: int | None = None, show: bool = True
-    ) -> None:
-        if seconds is not None:
-            budget(seconds)
-        if steps is not None and (not isinstance(steps, int) or steps < 1):
-            raise ValueError(f"steps={steps!r}: use a whole number of updates from 1 on")
-        self._sampler = Sampler(self.stop, math.inf if seconds is None else seconds, steps or 0)
-        self._unhook: Callable[[], object] = lambda: None
+    def __init__(self, *, seconds: float | None = None, show: bool = True) -> None:
+        self._sampler = Sampler(self.stop, math.inf if seconds is None else budget(seconds))
         self._ended = ""
         # A signal may come while it is held.
         self._lock = threading.RLock()
@@ -47,10 +36,6 @@ class Watch:
     def start(self) -> Watch:
         """Begin to watch the thread that calls it."""
         self._place = None if self._shown else _place_in_a_notebook()
-        if self._sampler.steps:
-            # It keeps the sampler alive, and not the `Watch`, whose end removes it.
-            hook = register_optimizer_step_post_hook(self._sampler.updated)
-            self._unhook = weakref.finalize(self, hook.remove)
         self._sampler.start()
         return self
 
@@ -58,7 +43,6 @@ class Watch:
         """End it, and show what was found, if that was not done yet; ``ended`` says by what."""
         self._ended = self._ended or ended
         self._sampler.stop()
-        self._unhook()
         with self._lock:
             first, self._shown = not self._shown, True
         report = self.report
@@ -71,7 +55,7 @@ class Watch:
     @property
     def report(self) -> Report:
         """What was found until now."""
-        return Report(sampled(self._sampler.tally), self._ended)
+        return Report(Sampled(self._sampler.tally), self._ended)
 
     def __enter__(self) -> Watch:
         return self.start()
@@ -83,14 +67,13 @@ class Watch:
         return str(self.report)
 
 
-def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:
+def start(*, seconds: float | None = 20.0) -> Watch:
     """Watch from here on: one line at the top of a script, or in a cell before the training.
 
-    It ends by itself after ``seconds`` of the program's work, or ``steps`` updates, and shows what
-    was found; or at the end of the program. In a worker process, which runs the script's top again,
-    it does nothing.
+    It ends by itself after ``seconds`` of the program's work, and shows what was found; or at the
+    end of the program. In a worker process, which runs the script's top again, it does nothing.
     """
-    watch = Watch(seconds=seconds, steps=steps)
+    watch = Watch(seconds=seconds)
     if multiprocessing.current_process().name == "MainProcess":
         watch.start()
         atexit.register(lambda: watch.stop(getattr(getattr(sys, "last_type", 0), "__name__", "")))

@@ -18,11 +18,11 @@ from labkit.charts import svg
 from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.plots import Drawing
 from labkit.restore import preserve_flags, preserve_rng
+from labkit.restore.collector import looking_at_frames
 from labkit.results import Comparison
 from labkit.show import Markup
 from labkit.text import format_seconds
 from whyslow import Report
-from whyslow.stacks import uncollected
 
 # Runs a function and returns the seconds of each line of a file.
 Sample = Callable[[Callable[[], object], str], Mapping[int, float]]
@@ -65,7 +65,7 @@ def sample(work: Callable[[], object], file: str, every: float = EVERY) -> Mappi
     def look() -> None:
         last = time.perf_counter()
         while not ended.wait(every):
-            with uncollected():
+            with looking_at_frames():
                 frame = sys._current_frames().get(thread)
                 while frame is not None and frame.f_code.co_filename != file:
                     frame = frame.f_back

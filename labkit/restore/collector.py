@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from labkit.device import accelerator_in_use
 
@@ -22,6 +23,15 @@ def without_collector() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def looking_at_frames() -> AbstractContextManager[None]:
+    """For ``sys._current_frames()``: no collection inside, where Python is older than 3.12.
+
+    There a frame that is asked for may begin one, whose finalizers let the other thread go on: what
+    was a frame of it is something else then, and Python hangs or crashes.
+    """
+    return without_collector() if sys.version_info < (3, 12) else nullcontext()
 
 
 # Python 3.12 itself freezes some hundred objects; a program that freezes has tens of thousands.

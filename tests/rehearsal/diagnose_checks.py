@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 import whyslow
 from labkit.restore.attributes import patched
 from whyslow.experiments import EXPERIMENTS
-from whyslow.observe import count_operators, observe
+from whyslow.observe import observe
 from whyslow.subject import Subject
 
 # Seconds that a slow card takes for what is wrong with a program, and for a layer's launches.
@@ -66,12 +66,11 @@ def batches(pinned: bool = True) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def tried(trainer: Trainer, given: list[Any]) -> list[str]:
-    """The experiments that apply, and the counts that they rest on."""
+    """The experiments that apply."""
     subject = Subject(trainer.step, given, list(given))
     step = subject.serve()
     step()
     subject.seen = observe(step, lambda item: None)
-    count_operators(step, subject.seen)
     return [each.name for check in EXPERIMENTS for each in check(subject)]
 
 

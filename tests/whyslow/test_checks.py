@@ -3,14 +3,11 @@
 Changes are held by counters, judgements by times that are given, not measured.
 """
 
-import _thread
 import gc
 import math
 import multiprocessing
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -588,18 +585,6 @@ def by_the_program(work):
         pool.submit(work).result()
 
 
-def by_autograd(work):
-    """In a thread that Python has not started, as on an accelerator the hooks of gradients are."""
-    done = threading.Event()
-
-    def works():
-        work()
-        done.set()
-
-    _thread.start_new_thread(works, ())
-    assert done.wait(60)
-
-
 def own_update():
     weights = model()
     optimizer = torch.optim.SGD(weights.parameters(), lr=0.1)
@@ -621,16 +606,12 @@ def test_another_threads_steps_are_not_told():
     told = Seen()
     with observe._listening(told):
         by_the_program(step)
-        by_autograd(update)
         assert (told.roots, told.backwards, told.optimizers) == ([], 0, [])
         step()
     assert (told.roots, told.backwards, len(told.optimizers)) == ([weights], 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("runs", "told_of"),
-    [(by_autograd, 1), (lambda work: work(), 1), (by_the_program, 0)],
-)
+@pytest.mark.parametrize(("runs", "told_of"), [(lambda work: work(), 1), (by_the_program, 0)])
 def test_an_update_within_the_backward_pass_is_told(runs, told_of):
     weights, update = own_update()
     weights[0].weight.register_post_accumulate_grad_hook(lambda parameter: runs(update))
@@ -638,20 +619,6 @@ def test_an_update_within_the_backward_pass_is_told(runs, told_of):
     with observe._listening(told):
         weights(torch.ones(2, 4)).sum().backward()
     assert (told.backwards, len(told.optimizers)) == (1, told_of)
-
-
-# ------------------------------------------------------------------------ arguments given by name
-
-
-def test_a_step_may_save_and_open_by_name(tmp_path):
-    def step():
-        torch.save(obj=[1], f=str(tmp_path / "saved"))
-        with open(mode="w", file=tmp_path / "opened"):
-            pass
-
-    seen = observe.observe(step, lambda item: None)
-    assert [Path(each).name for each in seen.written] == ["saved", "opened"]
-    assert torch.load(tmp_path / "saved") == [1]
 
 
 # --------------------------------------------------------------------------- waits for the device
