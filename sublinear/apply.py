@@ -24,7 +24,7 @@ from torch.utils.checkpoint import (
 )
 
 from sublinear.blocks import Blocks, State, is_plain_sequential
-from sublinear.blocks.blocks import Keywords, in_a_row, sample_of
+from sublinear.blocks.blocks import Keywords, in_a_row
 from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
@@ -120,8 +120,6 @@ def apply(
         raise ValueError("blocks= were read from another model: call split() on this one")
     else:
         _check(plan, blocks)
-    if plan.loaded is not None and inputs is not None:
-        plan.loaded.check_sample(*sample_of(inputs))
     runner = Runner(plan, model, blocks)
     return view_of(model, PlannedModel.forward, PlannedModel, runs_by=runner)
 
@@ -158,8 +156,6 @@ def _check(plan: Plan, blocks: Blocks) -> None:
             f"the plan is for {len(plan)} blocks, the model has {len(blocks)}: profile and plan "
             "this model"
         )
-    if plan.made_for is not None:
-        plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     for keep in keeps(plan.nodes):
         if keep.option >= len(MENU):
             names = ", ".join(name for name, _ in MENU)

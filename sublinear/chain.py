@@ -62,8 +62,7 @@ class Block:
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
     its output included. ``forward``: seconds of such a forward, and what its run again takes
-    longer than a plain one, as torch handles what is saved there in Python. ``shapes``: of its
-    weights, in words; empty where they are not known.
+    longer than a plain one, as torch handles what is saved there in Python.
 
     ``released``: what of ``crossing`` the next block is the last to read, and does not save, each
     with the last block that does, or `NOBODY`. If block 1 adds a constant to what 0 returns, that
@@ -86,7 +85,6 @@ class Block:
     output_gradient_bytes: int | None = None
     released: tuple[tuple[int, int], ...] = ()
     rerun: Rerun | None = None
-    shapes: str = ""
 
     @property
     def cotangent_bytes(self) -> int:
@@ -122,8 +120,8 @@ class Chain:
     blocks take longer alone than in their step. ``checkpoint_seconds``: of each checkpoint, beside
     what its blocks take: to enter it, to begin to run it again, to put back random generators.
     ``spare_bytes``: there if anything runs again, for running statistics that must not be updated
-    twice. ``sample``: shapes of one sample of the inputs, in words. ``source``: "measured" or
-    "estimated"; an estimate says from which roofline in ``device``.
+    twice. ``source``: "measured" or "estimated"; an estimate says from which roofline in
+    ``device``.
     """
 
     blocks: tuple[Block, ...]
@@ -138,7 +136,6 @@ class Chain:
     after: Around = field(default_factory=Around)
     step_bytes: int = 0
     spare_bytes: int = 0
-    sample: str = ""
     checkpoint_seconds: float = 0.0
 
     def __len__(self) -> int:

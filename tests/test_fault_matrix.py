@@ -109,7 +109,6 @@ MATRIX = {
         "course/test_board.py::test_a_damaged_or_older_file_is_put_aside "
         "test_fault_matrix.py::test_an_image_that_cannot_be_read",
         "test_fault_matrix.py::test_a_step_that_fails_is_told_and_changes_nothing",
-        "sublinear/test_portable.py::test_a_broken_fingerprint_is_named "
         "test_fault_matrix.py::test_a_plan_that_was_cut_off",
     ),
     "full disk": (

@@ -199,7 +199,7 @@ class Bench:
         if saved != twin.block.options[0].saved_bytes:
             return None
         owners = [id(tensor) for tensor in self.blocks.tensors(i)]
-        block = replace(twin.block, name=self.blocks.names[i], shapes=self.blocks.shapes(i))
+        block = replace(twin.block, name=self.blocks.names[i])
         own = {owners[place]: size for place, size in made}
         return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves)
 
@@ -229,9 +229,8 @@ class Bench:
             if id(parameter) in full.gradients and not self.accumulate:
                 made[id(parameter)] = size_of(full.gradients[id(parameter)])
         seconds += self.tensor_seconds * listener.saves.count
-        shapes = self.blocks.shapes(i)
         size = bytes_of(leaving)
-        block = Block(name, size, options, 0, peak, seconds, rerun=rerun, shapes=shapes)
+        block = Block(name, size, options, 0, peak, seconds, rerun=rerun)
         return BlockRun(block, leaving, made, full.arrivals, listener.saves)
 
     def _run(self, i: int, *state: object) -> State:

@@ -13,7 +13,6 @@ from labkit.device import check_current, survive
 from labkit.restore import preserve_rng
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks
-from sublinear.blocks.blocks import sample_of
 from sublinear.chain import Chain
 from sublinear.probe import Clock
 from sublinear.profiling.bench import Bench
@@ -88,7 +87,7 @@ def profile(
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
             chain = measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
-    return replace(chain, batch_size=batch_size, sample=sample_of(task.args, task.kwargs)[0])
+    return replace(chain, batch_size=batch_size)
 
 
 def _estimated(
