@@ -61,8 +61,7 @@ class Block:
     do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
-    its output included. ``forward``: seconds of such a forward, and what its run again takes
-    longer than a plain one, as torch handles what is saved there in Python.
+    its output included. ``forward``: seconds of such a forward.
 
     ``released``: what of ``crossing`` the next block is the last to read, and does not save, each
     with the last block that does, or `NOBODY`. If block 1 adds a constant to what 0 returns, that
@@ -117,8 +116,7 @@ class Chain:
     its peak. ``before``: the backward of such code before the blocks. ``step_bytes``: what the
     optimizer's step needs for a moment, beside the gradients. ``extra_seconds``: of a plain
     step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative where
-    blocks take longer alone than in their step. ``checkpoint_seconds``: of each checkpoint, beside
-    what its blocks take: to enter it, to begin to run it again, to put back random generators.
+    blocks take longer alone than in their step.
     ``spare_bytes``: there if anything runs again, for running statistics that must not be updated
     twice. ``source``: "measured" or "estimated"; an estimate says from which roofline in
     ``device``.
@@ -136,7 +134,6 @@ class Chain:
     after: Around = field(default_factory=Around)
     step_bytes: int = 0
     spare_bytes: int = 0
-    checkpoint_seconds: float = 0.0
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -238,7 +235,7 @@ class Chain:
         """The same chain at another batch size.
 
         Activation bytes (rounded up) and seconds of blocks scale with it; ``fixed_bytes``,
-        gradients of parameters, ``extra_seconds`` and ``checkpoint_seconds`` do not.
+        gradients of parameters and ``extra_seconds`` do not.
         """
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r}: use a whole number, 1 or more")

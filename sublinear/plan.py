@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 from sublinear.chain import Chain
 from sublinear.cost import Costs, account
-from sublinear.nodes import (
-    Checkpoint,
-    Keep,
-    as_json,
-    as_text,
-    checked,
-    depth,
-    from_json,
-    keeps,
-)
-
-Json = dict[str, Any]
+from sublinear.nodes import Checkpoint, Keep, as_text, checked, depth, keeps
 
 __all__ = ["Checkpoint", "Keep", "Plan", "simulate"]
 
@@ -63,11 +49,6 @@ class Plan:
         return max(map(depth, self.nodes))
 
     @property
-    def options(self) -> tuple[int, ...]:
-        """The option of each block."""
-        return tuple(keep.option for keep in keeps(self.nodes))
-
-    @property
     def known_chain(self) -> Chain:
         """`chain`. Raises ValueError for a plan that was made without one."""
         if self.chain is None:
@@ -103,40 +84,6 @@ class Plan:
                     f"the plan uses option {keep.option} of block {keep.block} "
                     f"({block.name!r}), which has {', '.join(has)}"
                 )
-
-    def to_json(self, path: str | Path | None = None) -> Json:
-        """A plain dictionary, also written to ``path`` if there is one.
-
-        A checkpoint is a list; a block is its number, or an object of "block" and "option" where
-        the option is not 0. The chain is no part of it.
-        """
-        data: Json = {"method": self.method, "nodes": list(map(as_json, self.nodes))}
-        if path is not None:
-            Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        return data
-
-    @classmethod
-    def from_json(cls, source: Json | str | Path) -> Plan:
-        """The plan in a dictionary or file that `to_json` made.
-
-        Raises ValueError for anything else.
-        """
-        data = source
-        if not isinstance(source, dict):
-            try:
-                data = json.loads(Path(source).read_text(encoding="utf-8"))
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{source}: not a JSON file ({error})") from None
-        if not isinstance(data, dict):
-            kind = type(data).__name__
-            raise ValueError(f"{source}: holds a {kind}, where an object is expected")
-        nodes, method = data.get("nodes"), data.get("method")
-        if not isinstance(nodes, list) or not isinstance(method, str):
-            raise ValueError(
-                "not a plan as to_json writes it: it has the keys 'method' (text) and "
-                "'nodes' (a list)"
-            )
-        return cls(tuple(map(from_json, nodes)), method)
 
 
 def simulate(chain: Chain, plan: Plan) -> Costs:

@@ -83,7 +83,6 @@ class Trial:
             loss=family.loss,
             optimizer=self.optimizer,
             blocks=self.blocks,
-            accumulate=family.accumulate > 1,
         )
         self.plain_bytes = self.peak(self.model)
         self._known: dict[Plan, Way] = {}
