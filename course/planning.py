@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import course.searches  # noqa: F401  # adds its methods to the planner's
 import sublinear
-from sublinear.searches.simple import from_splits
+from course.searches.splits import from_splits
 
 # What the notebook calls them, and what the planner does.
 METHODS = {

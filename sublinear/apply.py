@@ -24,7 +24,7 @@ from torch.utils.checkpoint import (
 )
 
 from sublinear.blocks import Blocks, State, is_plain_sequential
-from sublinear.blocks.blocks import Keywords, in_a_row, sample_of
+from sublinear.blocks.blocks import Keywords
 from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
@@ -48,10 +48,10 @@ MENU: tuple[tuple[str, frozenset[object]], ...] = (
     ("save layers and products", frozenset(_LAYERS | _ATTENTION | _PRODUCTS)),
 )
 
-# What torch.compile(..., fullgraph=True) says of a plan that it would not keep to.
+# What torch.compile(..., fullgraph=True) says of a planned model.
 _NOT_COMPILED = (
-    "torch.compile keeps only to plans of one level: it flattens nested checkpoints. Plan with "
-    "method='single-level', or leave out fullgraph=True, and the planned model runs as it is"
+    "torch.compile runs a planned model as it is: it would flatten nested checkpoints. Leave out "
+    "fullgraph=True, or let fit(..., compile=True) compile the pieces"
 )
 
 _ANOTHER_PARAMETER = (
@@ -64,12 +64,18 @@ _ANOTHER_PARAMETER = (
 Context = AbstractContextManager[object]
 
 
-def keep_only(option: int) -> tuple[Context, Context]:
-    """torch's contexts for a forward that keeps what an option of the menu names, and its rerun."""
+def keep_only(option: int, seen: set[object] | None = None) -> tuple[Context, Context]:
+    """torch's contexts for a forward that keeps what an option of the menu names, and its rerun.
+
+    The operators that are called are added to those ``seen``, whatever their overload.
+    """
     kept = MENU[option][1]
 
     def policy(context: object, operator: object, *args: object, **kwargs: object) -> object:
-        if getattr(operator, "_overloadpacket", operator) in kept:
+        operator = getattr(operator, "_overloadpacket", operator)
+        if seen is not None:
+            seen.add(operator)
+        if operator in kept:
             return CheckpointPolicy.MUST_SAVE
         return CheckpointPolicy.PREFER_RECOMPUTE
 
@@ -108,10 +114,7 @@ def apply(
     the model.
     """
     if not isinstance(plan, Plan):
-        raise TypeError(
-            f"plan={plan!r} is not a Plan: make one with plan(chain, budget=...) or "
-            "Plan.from_json(file)"
-        )
+        raise TypeError(f"plan={plan!r} is not a Plan: make one with plan(chain, budget=...)")
     if blocks is None and (inputs is not None or is_plain_sequential(model)):
         blocks = split(model, inputs)
     if blocks is None:
@@ -120,8 +123,6 @@ def apply(
         raise ValueError("blocks= were read from another model: call split() on this one")
     else:
         _check(plan, blocks)
-    if plan.loaded is not None and inputs is not None:
-        plan.loaded.check_sample(*sample_of(inputs))
     runner = Runner(plan, model, blocks)
     return view_of(model, PlannedModel.forward, PlannedModel, runs_by=runner)
 
@@ -158,8 +159,6 @@ def _check(plan: Plan, blocks: Blocks) -> None:
             f"the plan is for {len(plan)} blocks, the model has {len(blocks)}: profile and plan "
             "this model"
         )
-    if plan.made_for is not None:
-        plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     for keep in keeps(plan.nodes):
         if keep.option >= len(MENU):
             names = ", ".join(name for name, _ in MENU)
@@ -179,7 +178,7 @@ class View:
     def __reduce_ex__(self, protocol: object) -> str:
         raise TypeError(
             "a planned model cannot be pickled, nor copied where it was captured: copy the model, "
-            "or save its state_dict() and plan.to_json(), and plan or apply() again"
+            "or save its state_dict(), and fit, or pickle its plan, and apply() again"
         )
 
 
@@ -200,8 +199,6 @@ class PlannedModel(View):
         runner = self.runs_by
         if runner.unread:
             runner.read(args, kwargs)
-        if torch.compiler.is_compiling() and runner.compiles:
-            return runner.compiled(args, kwargs)
         return runner.forward(original, args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
@@ -239,25 +236,6 @@ class Runner:
         self.modules = [tuple(blocks.modules(i)) for i in range(len(blocks))]
         self.statistics = [SpareStatistics(norms(modules)) for modules in self.modules]
         self.caches: dict[int, Context] = {}
-
-    @property
-    def compiles(self) -> bool:
-        """Whether torch.compile keeps to the plan: it knows checkpoints of one level only."""
-        return not (self.blocks.partial or self.plan.depth > 1 or any(self.plan.options))
-
-    def compiled(self, args: State, kwargs: Keywords) -> Any:
-        """What torch.compile follows: no counters, checks or spare buffers.
-
-        What it has compiled does the same each time, and updates running statistics once.
-        """
-        state = self.blocks.enter(args, kwargs)
-        for node in self.plan.nodes:
-            if isinstance(node, Checkpoint):
-                programs = [self.blocks.programs[block] for block in span(node)]
-                state = checkpoint(in_a_row, programs, *state, use_reentrant=False)
-            else:
-                state = self.blocks.programs[node.block](*state)
-        return state[0]
 
     @torch.compiler.disable(reason=_NOT_COMPILED)
     def forward(self, original: Callable[..., Any], args: State, kwargs: Keywords) -> Any:

@@ -252,7 +252,7 @@ def _chain(
 ) -> Chain:
     task = Training(leaves(blocks.frame(list(values), spare=True)), {}, _pull)
     with measuring(None), preserve_rng():
-        chain = measured(blocks.model, task, blocks, device, repeats, options, False, None)
+        chain = measured(blocks.model, task, blocks, device, repeats, options, None)
     # Inputs of the graph that cross are counted where they do.
     others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
     fixed = bytes_of(others)

@@ -61,9 +61,7 @@ class Block:
     do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
-    its output included. ``forward``: seconds of such a forward, and what its run again takes
-    longer than a plain one, as torch handles what is saved there in Python. ``shapes``: of its
-    weights, in words; empty where they are not known.
+    its output included. ``forward``: seconds of such a forward.
 
     ``released``: what of ``crossing`` the next block is the last to read, and does not save, each
     with the last block that does, or `NOBODY`. If block 1 adds a constant to what 0 returns, that
@@ -86,7 +84,6 @@ class Block:
     output_gradient_bytes: int | None = None
     released: tuple[tuple[int, int], ...] = ()
     rerun: Rerun | None = None
-    shapes: str = ""
 
     @property
     def cotangent_bytes(self) -> int:
@@ -119,11 +116,10 @@ class Chain:
     its peak. ``before``: the backward of such code before the blocks. ``step_bytes``: what the
     optimizer's step needs for a moment, beside the gradients. ``extra_seconds``: of a plain
     step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative where
-    blocks take longer alone than in their step. ``checkpoint_seconds``: of each checkpoint, beside
-    what its blocks take: to enter it, to begin to run it again, to put back random generators.
+    blocks take longer alone than in their step.
     ``spare_bytes``: there if anything runs again, for running statistics that must not be updated
-    twice. ``sample``: shapes of one sample of the inputs, in words. ``source``: "measured" or
-    "estimated"; an estimate says from which roofline in ``device``.
+    twice. ``source``: "measured" or "estimated"; an estimate says from which roofline in
+    ``device``.
     """
 
     blocks: tuple[Block, ...]
@@ -138,8 +134,6 @@ class Chain:
     after: Around = field(default_factory=Around)
     step_bytes: int = 0
     spare_bytes: int = 0
-    sample: str = ""
-    checkpoint_seconds: float = 0.0
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -241,7 +235,7 @@ class Chain:
         """The same chain at another batch size.
 
         Activation bytes (rounded up) and seconds of blocks scale with it; ``fixed_bytes``,
-        gradients of parameters, ``extra_seconds`` and ``checkpoint_seconds`` do not.
+        gradients of parameters and ``extra_seconds`` do not.
         """
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r}: use a whole number, 1 or more")

@@ -62,12 +62,10 @@ def account(chain: Chain, nodes: Sequence[Node], *, nested: bool) -> Costs:
 
     A kept block holds what its option saves until its backward. A checkpoint runs its blocks
     without saving and holds the last one's output. Its backward drops that output, runs the plan
-    inside forward, with the gradient of the output alive, and then backward. What entering it and
-    running it again take beside its blocks is charged once, also where a checkpoint around it
-    enters it several times. Each backward has the gradient of its block's output alive, and leaves
-    behind the gradients of the block's parameters. Between the two passes over the chain stands the
-    loss (`Chain.after`), once, and at the end what `Chain.before` says. `sublinear.events` has the
-    order.
+    inside forward, with the gradient of the output alive, and then backward. Each backward has the
+    gradient of its block's output alive, and leaves behind the gradients of the block's parameters.
+    Between the two passes over the chain stands the loss (`Chain.after`), once, and at the end what
+    `Chain.before` says. `sublinear.events` has the order.
     """
     step = _Step(chain, chain.spare_bytes if nested else 0)
     for event in events(nodes):
@@ -101,7 +99,6 @@ class _Step:
         elif kind == "rerun":
             self.checkpoints.append((event.first, event.first - 1))
             self.alive += self.blocks[event.block].cotangent_bytes
-            self.seconds += self.chain.checkpoint_seconds
         elif kind == "rerun over":
             self.alive -= self.blocks[event.block].cotangent_bytes
             self.alive -= self._release(event.block, over=True)

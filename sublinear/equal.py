@@ -21,17 +21,15 @@ def copied(tensor: torch.Tensor | None) -> torch.Tensor | None:
 
 
 def differences(
-    wanted: Seen, found: Mapping[str, object], tolerance: float | Mapping[str, float] = 0.0
+    wanted: Seen, found: Mapping[str, object], tolerance: Mapping[str, float] | None = None
 ) -> list[str]:
-    """What differs, in words; by more than ``tolerance`` of a tensor's largest value.
+    """What differs, in words; by more than its ``tolerance``, a share of its largest value.
 
-    One tolerance for all, or one by name; what has none must be equal.
+    What has none must be equal.
     """
     lines = []
     for key, want in wanted.items():
-        allowed = tolerance
-        if isinstance(allowed, Mapping):
-            allowed = allowed.get(key, 0.0)
+        allowed = (tolerance or {}).get(key, 0.0)
         if line := _difference(want, found[key], allowed):
             lines.append(f"{key}: {line}")
     return lines

@@ -135,9 +135,8 @@ class Fitted:
         return found
 
     def _step(self, model: nn.Module) -> torch.Tensor:
-        for _ in range(self.task.accumulate):
-            loss = self.task.loss(model(*self.task.args, **self.task.kwargs))
-            (loss / self.task.accumulate).backward()
+        loss = self.task.loss(model(*self.task.args, **self.task.kwargs))
+        loss.backward()
         if self.task.optimizer is not None:
             self.task.optimizer.step()
         drop_gradients(parameters(model, self.task.optimizer))
@@ -208,11 +207,8 @@ def fit(
     method: str = "menu",
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
-    accumulate: int = 1,
-    margin: float = 0.0,
     modules: list[str] | None = None,
     repeats: int = 3,
-    prove: bool = True,
     check_every: int | None = None,
     compile: bool = False,
 ) -> Fitted:
@@ -224,18 +220,15 @@ def fit(
 
     ``inputs``: a tensor, a tuple of the model's arguments, or a dict of its keyword arguments;
     ``loss``: of the model's output, the mean by default; ``optimizer``: its state counts, and its
-    step; ``accumulate``: over how many such batches gradients are added up before that step;
-    ``margin``: the part of the budget that stays free, for what operators need inside on a CPU and
-    no one can see, 0.25 for dilated and three-dimensional convolutions; ``modules``: those to plan,
-    by name, in place of what the compiler captures; ``prove``: compare one step of the
-    planned model with a plain one, and its peak with the budget, before it is returned;
+    step; ``modules``: those to plan, by name, in place of what the compiler captures;
     ``check_every``: compare again at every so many training forwards, and raise RuntimeError where
     the model has come to train otherwise; ``compile``: Inductor compiles the plan's pieces, as
     `backend` says, and the comparison is within rounding.
 
-    An nn.Sequential is planned child by child, any other model as torch's compiler captures it, see
-    `backend`, where a later change is captured and planned anew. What it captures in too small
-    parts is wrapped, module by module.
+    Before it is returned, one step of the planned model is compared with a plain one, and its peak
+    with the budget. An nn.Sequential is planned child by child, any other model as torch's compiler
+    captures it, see `backend`, where a later change is captured and planned anew. What it captures
+    in too small parts is wrapped, module by module.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
     as it is. Not noticed later are files and clocks that its code reads through a library, and
@@ -243,23 +236,17 @@ def fit(
     """
     # Before the profile, which may take minutes.
     asked, max_overhead = request(budget, max_overhead, method)
-    check_number("accumulate", accumulate)
     if check_every is not None:
         check_number("check_every", check_every)
-    if isinstance(margin, bool) or not (isinstance(margin, (int, float)) and 0 <= margin < 1):
-        raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
         task = training(inputs, kwargs, loss, optimizer)
-    task = replace(task, accumulate=accumulate)
     with measuring(None), held(model, task):
         blocks = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
         with progress(total=stages, desc="planning") as bar:
-            fitting = _Fitting(
-                model, task, asked, margin, max_overhead, method, compile, repeats, prove, bar
-            )
+            fitting = _Fitting(model, task, asked, max_overhead, method, compile, repeats, bar)
             fitted = fitting.by_compiler() if blocks is None else fitting.by_blocks(blocks)
     if fitted.gain and not asked.given:
         # Who asks for a peak gets one that keeps to it.
@@ -309,12 +296,10 @@ class _Fitting:
     model: nn.Module
     task: Training
     budget: Budget
-    margin: float
     max_overhead: float | None
     method: str
     compile: bool
     repeats: int
-    prove: bool
     bar: tqdm[Any]
 
     def by_blocks(self, blocks: Blocks) -> Fitted:
@@ -425,7 +410,6 @@ class _Fitting:
             # Inside compiled code no operator can be chosen to be kept.
             options=not self.compile,
             repeats=self.repeats,
-            accumulate=task.accumulate > 1,
             on_block=self.bar.update,
         )
         self.bar.update()
@@ -461,8 +445,6 @@ class _Fitting:
         """
         aim = limit
         fitted, predicted = follow(aim)
-        if not self.prove:
-            return fitted
         for _ in range(_TRIES):
             peak = fitted.peak_of(fitted.model)
             if peak is None:
@@ -485,8 +467,6 @@ class _Fitting:
         )
 
     def _proof(self, fitted: Fitted) -> Proof:
-        if not self.prove:
-            return Proof((), "not proven: prove=False", partial=True)
         self.bar.set_description("comparing a step with a plain one")
         size, compiled = fitted.chain.batch_size, fitted.compiled
         proof = prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
@@ -494,15 +474,14 @@ class _Fitting:
         return proof
 
     def _limit(self, plain_bytes: int, chain: Chain) -> float | None:
-        """The budget in bytes, less the margin; None without one."""
+        """The budget in bytes; None without one."""
         device = next(self.model.parameters()).device
-        limit = self.budget.limit(plain_bytes, device, chain.fixed_bytes)
-        return None if limit is None else int(limit * (1 - self.margin))
+        return self.budget.limit(plain_bytes, device, chain.fixed_bytes)
 
     def _share(self, kept: int) -> float:
         """The part that ``kept`` bytes are of all that a plain step saves for backward."""
         model, task = self.model, self.task
-        with restored(model, task, steps=False):
+        with restored(model, task):
             saved = saved_bytes(lambda: task.loss(model(*task.args, **task.kwargs)))
         return min(1.0, kept / max(1, saved))
 

@@ -82,25 +82,3 @@ def as_text(node: Node) -> str:
     if node.option:
         return f"{node.block}/{node.option}"
     return str(node.block)
-
-
-def as_json(node: Node) -> object:
-    """A list for a checkpoint, a number for a block, an object for one with an option."""
-    if isinstance(node, Checkpoint):
-        return list(map(as_json, node.inside))
-    if node.option:
-        return {"block": node.block, "option": node.option}
-    return node.block
-
-
-def from_json(data: object) -> Node:
-    """The node that `as_json` wrote. Raises ValueError for anything else."""
-    if isinstance(data, list):
-        return Checkpoint(tuple(map(from_json, data)))
-    if isinstance(data, dict) and set(data) == {"block", "option"}:
-        return Keep(data["block"], data["option"])
-    if isinstance(data, int):
-        return Keep(data)
-    raise ValueError(
-        f"{data!r} in a plan: use a block's number, an object of 'block' and 'option', or a list"
-    )

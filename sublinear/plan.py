@@ -2,65 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 from sublinear.chain import Chain
 from sublinear.cost import Costs, account
-from sublinear.nodes import (
-    Checkpoint,
-    Keep,
-    as_json,
-    as_text,
-    checked,
-    depth,
-    from_json,
-    keeps,
-)
+from sublinear.nodes import Checkpoint, Keep, as_text, checked, depth, keeps
 
-Json = dict[str, Any]
-
-__all__ = ["Checkpoint", "Fingerprint", "Keep", "Plan", "simulate"]
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """What a plan was made for: the name of each block with the shapes of its weights, and more.
-
-    ``sample``: shapes of one sample of the inputs. ``peak_bytes`` and ``seconds`` are predicted.
-    """
-
-    blocks: tuple[tuple[str, str], ...]
-    sample: str
-    batch_size: int
-    device: str
-    peak_bytes: int
-    seconds: float
-
-    def check_sample(self, sample: str, batch_size: int) -> None:
-        """Raise ValueError, naming both, for inputs of another shape, or more of them."""
-        if not self.sample.startswith(sample):
-            raise ValueError(
-                f"the plan was made for samples of {self.sample}, these have {sample}: plan anew"
-            )
-        if batch_size > self.batch_size:
-            raise ValueError(
-                f"the plan was made for {self.batch_size} samples, with a peak of "
-                f"{self.peak_bytes} bytes, and these are {batch_size}: plan anew"
-            )
-
-    def check(self, names: tuple[str, ...], shapes: list[str]) -> None:
-        """Raise ValueError, naming both, unless the blocks of a model with as many are these."""
-        found = zip(names, shapes, strict=True)
-        for i, (ours, theirs) in enumerate(zip(self.blocks, found, strict=False)):
-            if ours[1] and ours != theirs:
-                raise ValueError(
-                    f"the plan was made for another model: its block {i} is {ours[0]!r} with "
-                    f"weights {ours[1]}, the model's is {theirs[0]!r} with {theirs[1]}"
-                )
+__all__ = ["Checkpoint", "Keep", "Plan", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +17,7 @@ class Plan:
     """A sequence of nodes that covers every block once, in order, and the method that found it.
 
     ``chain``: what the plan was made for, if that is known: then `costs` says what it costs. Two
-    plans are equal whatever their chains. ``loaded``: what a plan from a file was made for.
+    plans are equal whatever their chains.
     Printed, parentheses are checkpoints and ``4/1`` is block 4 with its option 1:
     ``[0 1 (2 3) (4/1 (5 6)) 7]``.
     """
@@ -76,7 +25,6 @@ class Plan:
     nodes: tuple[Keep | Checkpoint, ...]
     method: str
     chain: Chain | None = field(default=None, compare=False, repr=False)
-    loaded: Fingerprint | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", checked(self.nodes, "Plan"))
@@ -101,11 +49,6 @@ class Plan:
         return max(map(depth, self.nodes))
 
     @property
-    def options(self) -> tuple[int, ...]:
-        """The option of each block."""
-        return tuple(keep.option for keep in keeps(self.nodes))
-
-    @property
     def known_chain(self) -> Chain:
         """`chain`. Raises ValueError for a plan that was made without one."""
         if self.chain is None:
@@ -114,23 +57,6 @@ class Plan:
                 "make it with Plan(nodes, method, chain), or use simulate(chain, plan)"
             )
         return self.chain
-
-    @cached_property
-    def made_for(self) -> Fingerprint | None:
-        """The model and batch that it was made for, if that is known."""
-        chain = self.chain
-        if chain is None:
-            return self.loaded
-        blocks = tuple((block.name, block.shapes) for block in chain.blocks)
-        costs = self.costs
-        return Fingerprint(
-            blocks,
-            chain.sample,
-            chain.batch_size,
-            chain.device,
-            costs.peak_bytes,
-            costs.seconds,
-        )
 
     @cached_property
     def costs(self) -> Costs:
@@ -158,52 +84,6 @@ class Plan:
                     f"the plan uses option {keep.option} of block {keep.block} "
                     f"({block.name!r}), which has {', '.join(has)}"
                 )
-
-    def to_json(self, path: str | Path | None = None) -> Json:
-        """A plain dictionary, also written to ``path`` if there is one.
-
-        A checkpoint is a list; a block is its number, or an object of "block" and "option" where
-        the option is not 0. Of the chain only the fingerprint is part of it, see `made_for`.
-        """
-        data: Json = {"method": self.method, "nodes": list(map(as_json, self.nodes))}
-        if self.made_for is not None:
-            data["made_for"] = asdict(self.made_for)
-        if path is not None:
-            Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        return data
-
-    @classmethod
-    def from_json(cls, source: Json | str | Path) -> Plan:
-        """The plan in a dictionary or file that `to_json` made.
-
-        Raises ValueError for anything else.
-        """
-        data = source
-        if not isinstance(source, dict):
-            try:
-                data = json.loads(Path(source).read_text(encoding="utf-8"))
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{source}: not a JSON file ({error})") from None
-        if not isinstance(data, dict):
-            kind = type(data).__name__
-            raise ValueError(f"{source}: holds a {kind}, where an object is expected")
-        nodes, method = data.get("nodes"), data.get("method")
-        if not isinstance(nodes, list) or not isinstance(method, str):
-            raise ValueError(
-                "not a plan as to_json writes it: it has the keys 'method' (text) and "
-                "'nodes' (a list)"
-            )
-        return cls(tuple(map(from_json, nodes)), method, loaded=_fingerprint(data.get("made_for")))
-
-
-def _fingerprint(data: Any) -> Fingerprint | None:
-    if data is None:
-        return None
-    try:
-        blocks = tuple((str(name), str(shapes)) for name, shapes in data["blocks"])
-        return Fingerprint(**{**data, "blocks": blocks})
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not a plan as to_json writes it: 'made_for': {error!r}") from None
 
 
 def simulate(chain: Chain, plan: Plan) -> Costs:

@@ -21,9 +21,6 @@ from sublinear.plan import Plan
 from sublinear.profiling import Inputs, Keywords, Loss, Training, restored, training
 from sublinear.profiling.profiler import check_number
 
-# Of the largest value: three steps in bfloat16, whose own steps are 2**-8.
-CLOSE = 2e-2
-
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
@@ -31,12 +28,11 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 class Verification:
     """What `verify` found.
 
-    ``differences``: in words, empty if there are none; ``close``: compared within a tolerance.
-    ``counted`` and ``expected``: forwards of each block in one step.
+    ``differences``: in words, empty if there are none. ``counted`` and ``expected``: forwards of
+    each block in one step.
     """
 
     differences: tuple[str, ...]
-    close: bool
     counted: tuple[int, ...]
     expected: tuple[int, ...]
     steps: int = 3
@@ -47,14 +43,13 @@ class Verification:
         return not self.differences
 
     def __str__(self) -> str:
-        how = "within rounding" if self.close else "bit by bit"
         if self.passed:
             return (
-                f"the same {how} over {self.steps} steps: loss, gradients, parameters, buffers, "
-                f"random state; {sum(self.counted)} block forwards a step, as predicted, "
+                f"the same bit by bit over {self.steps} steps: loss, gradients, parameters, "
+                f"buffers, random state; {sum(self.counted)} block forwards a step, as predicted, "
                 f"of {len(self.counted)} blocks"
             )
-        lines = [f"NOT the same ({how}):"]
+        lines = ["NOT the same (bit by bit):"]
         for difference in self.differences[:10]:
             lines.append(f"  {difference}")
         more = len(self.differences) - 10
@@ -72,17 +67,14 @@ def verify(
     loss: Loss | None = None,
     optimizer: MakeOptimizer | None = None,
     blocks: Blocks | None = None,
-    close: bool = False,
     steps: int = 3,
 ) -> Verification:
     """Train the plain and the planned model some steps each from the same state: what differs?
 
     ``optimizer`` makes one from parameters (SGD with momentum by default). Compared are loss,
     gradients, parameters, buffers and random generators, bitwise under deterministic algorithms in
-    full fp32; with ``close=True``, for TF32 and autocast, torch's switches stay as they are and
-    differences of up to 2 % of the largest value pass. The model, its gradients, the generators and
-    the switches are given back. A mismatch is reported, not raised. Raises Busy while something
-    else is measured.
+    full fp32. The model, its gradients, the generators and the switches are given back. A mismatch
+    is reported, not raised. Raises Busy while something else is measured.
     """
     check_number("steps", steps)
     task = training(inputs, kwargs, loss)
@@ -93,11 +85,10 @@ def verify(
     lines: list[str] = []
     found: Seen | None = None
     with measuring(None), restored(model, task):
-        if not close:
-            torch.use_deterministic_algorithms(True, warn_only=True)
-            torch.backends.cudnn.benchmark = False
-            torch.set_float32_matmul_precision("highest")
-            torch.backends.cudnn.allow_tf32 = False
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
         model.train()
         # So that the other begins as this one.
         with restored(model, task):
@@ -108,17 +99,16 @@ def verify(
         except RuntimeError as error:
             lines.append(raised(error))
     counted = []
-    tolerance = CLOSE if close else 0.0
     for first, after in zip(before, runner.calls, strict=True):
         counted.append((after - first) // steps)
     expected, spared = _forwards(plan)
     if found is not None:
-        lines += differences(wanted, found, tolerance)
+        lines += differences(wanted, found)
         for i, (have, want) in enumerate(zip(counted, expected, strict=True)):
             if not want - spared[i] <= have <= want:
                 name = runner.blocks.names[i]
                 lines.append(f"block {i} ({name}) ran {have} times a step, predicted were {want}")
-    return Verification(tuple(lines), close, tuple(counted), expected, steps)
+    return Verification(tuple(lines), tuple(counted), expected, steps)
 
 
 def left_behind(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from course.searches.grid import Splits, best, peak_of, threshold_splits
+from course.searches.splits import from_splits
 from sublinear.chain import Chain
 from sublinear.plan import Plan
-from sublinear.searches.simple import from_splits
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from course.searches.splits import from_splits
 from sublinear.chain import Chain
 from sublinear.plan import Plan
-from sublinear.searches.simple import from_splits
 
 Splits = tuple[int, ...]
 

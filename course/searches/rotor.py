@@ -38,7 +38,7 @@ def fastest(chain: Chain, memory: int, *, menu: bool = False) -> float:
                 best = min(best, needs.seconds[first][option] + rest)
         for end in range(first, last):
             if behind + needs.bare[first, end] <= free:
-                bare = needs.elapsed[end + 1] - needs.elapsed[first] + needs.checkpoint
+                bare = needs.elapsed[end + 1] - needs.elapsed[first]
                 again = seconds(first, end, free - int(needs.mark[first]))
                 rest = seconds(end + 1, last, free - int(needs.held[first, end]))
                 best = min(best, bare + again + rest)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from course.searches.splits import from_splits
 from sublinear.chain import Chain
 from sublinear.plan import Plan
-from sublinear.searches.simple import from_splits
 
 
 def sqrt_segments(chain: Chain) -> Plan:

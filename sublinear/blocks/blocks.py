@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from sublinear.repeatable import hooks
 
@@ -26,9 +24,6 @@ RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 # The code of one block.
 Program = Callable[..., State]
-
-# Of a block, in the fingerprint of a plan.
-_SHOWN = 4
 
 OVERWRITES_INPUT = (
     "{name} overwrites the model's input in place, so that nothing could be computed from it "
@@ -117,19 +112,6 @@ class Blocks:
         """What block ``i`` does with its modules and tensors: equal for blocks that do the same."""
         return len(self.inside[i])
 
-    def shapes(self, i: int) -> str:
-        """The shapes of what block ``i`` uses, in words, such as "64x3x3x3 + 64"."""
-        return self.in_words(self.tensors(i))
-
-    def in_words(self, tensors: Iterable[torch.Tensor]) -> str:
-        """Shapes, of which only the first are shown."""
-        sizes = [_times(tensor.shape) for tensor in tensors]
-        if len(sizes) <= _SHOWN:
-            return " + ".join(sizes) or "no weights"
-        shown = " + ".join(sizes[:_SHOWN])
-        mark = hashlib.sha256(" ".join(sizes).encode()).hexdigest()[:8]
-        return f"{shown} + {len(sizes) - _SHOWN} more ({mark})"
-
     def enter(self, args: State, kwargs: Keywords) -> State:
         """What crosses into the first block when the model is called so; none of `partial` ones."""
         raise NotImplementedError
@@ -169,24 +151,6 @@ class Blocks:
                     f"{name} has {found} since the model was planned, which would not run, or "
                     "run again whenever a block is computed again: remove them, or plan it anew"
                 )
-
-
-def sample_of(*trees: object) -> tuple[str, int]:
-    """Shapes of one sample of inputs, such as "3x32x32 float32", and the number of samples.
-
-    That is the first dimension of the first tensor.
-    """
-    found = []
-    count = 0
-    for tensor in filter(torch.is_tensor, tree_leaves(trees)):
-        count = count or (tensor.shape[0] if tensor.dim() else 1)
-        shape = tensor.shape[1:] if tensor.dim() and tensor.shape[0] == count else tensor.shape
-        found.append(f"{_times(shape)} {str(tensor.dtype).split('.')[-1]}")
-    return ", ".join(found), count
-
-
-def _times(shape: torch.Size) -> str:
-    return "x".join(map(str, shape)) or "1"
 
 
 def in_a_row(programs: Sequence[Program], *state: Any) -> State:

@@ -1,12 +1,16 @@
 """Blocks of a model that cannot be captured: a run of modules, each fed by the one before.
 
-The first of the modules does the work of all. What the others return is a token that only the next
-one may read: a model that adds up its hidden states would else train on the wrong ones without a
-word. Whatever else a module returns, the model gets as it is.
+Each is called with a tensor in front, which the one before returned, and with the same other
+arguments as that one, and returns one tensor. The first of them does the work of all. What the
+others return is a token that only the next one may read: a model that adds up its hidden states
+would else train on the wrong ones without a word.
 """
 
 from __future__ import annotations
 
+import itertools
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,19 +19,23 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from labkit.restore.attributes import exchanged
 from sublinear.blocks.blocks import Blocks, Keywords, Program, State
-from sublinear.blocks.calls import Call, Frame, Layout, longest_run, record
 from sublinear.repeatable import unmoved
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+# The arguments of a call, without the tensor in front; and those by keyword.
+Others = tuple[State, Keywords]
 
 
 @dataclass(frozen=True)
 class WrappedBlocks(Blocks):
-    """Some of the model's modules; what runs outside them is its own code."""
+    """Some of the model's modules, those ``wrapped``; what runs outside them is its own code."""
 
-    frames: tuple[Frame, ...] = ()
+    wrapped: tuple[str, ...] = ()
 
     kind = "wrapped"
     partial = True
@@ -45,28 +53,28 @@ class WrappedBlocks(Blocks):
 
         Raises ValueError where modules cannot be wrapped.
         """
-        frames = longest_run(record(model, args, kwargs, chosen), chosen)
-        if not frames:
+        run = _longest_run(_runs(model, args, kwargs, chosen), chosen)
+        if not run:
             raise ValueError(
                 f"{reason}; and no two modules of the model feed one another directly, so that "
                 "nothing can be wrapped: choose modules by name, or write the part to be planned "
                 "as an nn.Sequential"
             )
         groups: list[list[tuple[str, Program]]] = []
-        for frame in frames:
-            name = frame.call.name
-            part = name, _step(model.get_submodule(name).forward, frame)
-            if groups and frame.call.overwrites:
+        for call in run:
+            part = call.name, partial(_step, model.get_submodule(call.name).forward)
+            if groups and call.overwrites:
                 # It overwrites what the one before hands on.
                 groups[-1].append(part)
             else:
                 groups.append([part])
-        ends = f"{frames[0].call.name} to {frames[-1].call.name}"
+        ends = f"{run[0].name} to {run[-1].name}"
         note = (
-            f"{reason}: planned are {len(frames)} modules, {ends}; what runs outside them stays as "
+            f"{reason}: planned are {len(run)} modules, {ends}; what runs outside them stays as "
             "it is"
         )
-        blocks = cls.of_groups(model, groups, note=note, frames=frames)
+        names = tuple(call.name for call in run)
+        blocks = cls.of_groups(model, groups, note=note, wrapped=names)
         with unmoved(model), torch.no_grad():
             try:
                 with blocks.standing_in(blocks.run_all):
@@ -83,78 +91,131 @@ class WrappedBlocks(Blocks):
     def standing_in(self, work: Callable[..., State]) -> Iterator[None]:
         """Let ``work``, given what crosses into the first module, do what all of them do.
 
-        It returns what leaves the last one; the others hand that on. Raises RuntimeError where the
-        model does not feed them to one another, or uses what they hand on for anything else.
+        Raises RuntimeError where the model does not feed them to one another, or uses what they
+        hand on for anything else.
         """
-        names = [frame.call.name for frame in self.frames]
-        # What each module that was called so far hands to the next, and what they return besides.
-        handed: list[torch.Tensor] = []
-        besides: list[torch.Tensor] = []
-        shared: list[torch.Tensor] = []
+        names, called = self.wrapped, 0
         result: Any = None
+        token: Any = None
+        others: Others = (), {}
 
         def forward(i: int, /, *args: Any, **kwargs: Any) -> Any:
-            nonlocal result
-            frame = self.frames[i]
-            given, spec = tree_flatten((args, kwargs))
-            _check(frame.call, frame.call.given, given, spec, "is given")
-            x, now = given[frame.taken], [given[place] for place in frame.shared]
-            if i == 0 and not handed:
-                shared[:] = now
-                result, *leaving = work(x, *now)
-                besides[:] = leaving[len(now) :]
-            same = all(one is two for one, two in zip(now, shared, strict=True))
-            if len(handed) != i or (i and x is not handed[-1]) or not same:
+            nonlocal called, result, token, others
+            now = args[1:], kwargs
+            fed = i == called and bool(args) and (not i or args[0] is token)
+            if not fed or not _same(now, others if i else now):
                 raise NotARun(
                     f"{names[i]} was not fed by the module before it, as it was when the model was "
                     "planned: plan it with other modules"
                 )
-            last = i + 1 == len(names)
-            handed.append(result if last else _Token.of(names[i], names[i + 1]))
-            leaves = list(frame.call.returned.values)
-            for place in frame.besides:
-                leaves[place] = besides.pop(0)
-            leaves[frame.made] = handed[-1]
-            return tree_unflatten(leaves, frame.call.returned.spec)
+            if not i:
+                others = now
+                result, *_ = work(args[0], *now)
+            called += 1
+            token = result if called == len(names) else _Token.of(names[i], names[i + 1])
+            return token
 
         modules = enumerate(map(self.model.get_submodule, names))
         with exchanged([(module, "forward", partial(forward, i)) for i, module in modules]):
             yield
-            if len(handed) != len(names):
-                missing = names[len(handed)]
-                raise NotARun(f"{missing} was not called, as it was when the model was planned")
+            if called != len(names):
+                raise NotARun(
+                    f"{names[called]} was not called, as it was when the model was planned"
+                )
 
 
-def _step(forward: Callable[..., Any], frame: Frame) -> Program:
-    places, count = frame.shared, len(frame.shared)
+@dataclass(frozen=True)
+class _Call:
+    """One call of a module that can be wrapped.
 
-    def program(x: Any, *rest: Any) -> State:
-        leaves = list(frame.call.given.values)
-        leaves[frame.taken] = x
-        for place, tensor in zip(places, rest[:count], strict=True):
-            leaves[place] = tensor
-        args, kwargs = tree_unflatten(leaves, frame.call.given.spec)
-        returned, spec = tree_flatten(forward(*args, **kwargs))
-        _check(frame.call, frame.call.returned, returned, spec, "returns")
-        return returned[frame.made], *rest, *(returned[place] for place in frame.besides)
+    ``overwrites``: it changes in place the tensor that it was given.
+    """
 
-    return program
+    name: str
+    others: Others
+    returned: weakref.ref[torch.Tensor]
+    overwrites: bool
 
 
-def _check(call: Call, planned: Layout, leaves: list[Any], spec: TreeSpec, verb: str) -> None:
-    """Raise NotARun for other arguments or results than those that the plan was made with."""
-    if spec != planned.spec:
-        raise NotARun(
-            f"{call.name} {verb} another structure than when the model was planned: plan it anew"
+def _runs(
+    model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | None
+) -> list[list[_Call]]:
+    """The sequences of sibling modules, or of chosen ones, each fed by the one before, in a run."""
+    named = dict(model.named_modules())
+    if unknown := [name for name in chosen or [] if name not in named]:
+        some = ", ".join(list(named)[1:12])
+        raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
+    families: dict[str, list[list[_Call]]] = {}
+    times: Counter[str] = Counter()
+
+    def listen(name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        runs = families.setdefault("" if chosen else name.rpartition(".")[0], [[]])
+        before, others = runs[-1], (args[1:], kwargs)
+        x = args[0] if args and torch.is_tensor(args[0]) else None
+        version = 0 if x is None else x._version
+        # Now, as what was returned dies when the next module does not save it.
+        fed = bool(before) and before[-1].returned() is x and _same(others, before[-1].others)
+        result = forward(*args, **kwargs)
+        times[name] += 1
+        overwrites = x is not None and x._version != version
+        made = torch.is_tensor(result) and (overwrites or result is not x)
+        usable = made and x is not None and _same(others, others)
+        if not (fed and usable):
+            runs.append([])
+        if usable:
+            runs[-1].append(_Call(name, others, weakref.ref(result), overwrites))
+        return result
+
+    listening = []
+    for name in chosen or list(named)[1:]:
+        module = named[name]
+        listening.append((module, "forward", partial(listen, name, module.forward)))
+    with unmoved(model), torch.no_grad(), exchanged(listening):
+        model(*args, **kwargs)
+    found = []
+    for run in itertools.chain(*families.values()):
+        if run and all(times[call.name] == 1 for call in run):
+            found.append(run)
+    return found
+
+
+def _longest_run(runs: list[list[_Call]], chosen: list[str] | None) -> list[_Call]:
+    """The longest of them, of equals the one nearest to the top; empty if there is none.
+
+    Raises ValueError if the ``chosen`` are no such sequence.
+    """
+    best: list[_Call] = max(runs, key=lambda run: (len(run), -run[0].name.count(".")), default=[])
+    if chosen and len(best) < len(chosen):
+        run = {call.name for call in best}
+        missing = next(name for name in chosen if name not in run)
+        raise ValueError(
+            f"modules={chosen!r}: each must be called once, with a tensor that the one before it "
+            "returned in front, and with the same other arguments as that one, and return one "
+            f"tensor; that is not so from {missing} on"
         )
-    for leaf, number, value in zip(leaves, planned.leaves, planned.values, strict=True):
-        same = torch.is_tensor(leaf)
-        if number is None:
-            same = type(leaf) is type(value) and leaf == value
-        if not same:
-            now = "a tensor" if torch.is_tensor(leaf) else repr(leaf)
-            then = "a tensor" if number is not None else repr(value)
-            raise NotARun(f"{call.name} {verb} {now} where it had {then}: plan it anew")
+    return best if chosen or len(best) > 1 else []
+
+
+def _step(forward: Callable[..., Any], x: Any, rest: State, kwargs: Keywords) -> State:
+    result = forward(x, *rest, **kwargs)
+    if not torch.is_tensor(result):
+        raise NotARun(f"a module returns a {type(result).__name__}, where it returned a tensor")
+    return result, rest, kwargs
+
+
+def _same(one: Others, two: Others) -> bool:
+    """Whether arguments are the same tensors and equal constants; nothing else can be kept."""
+    left, spec = tree_flatten(one)
+    right, other_spec = tree_flatten(two)
+    if spec != other_spec:
+        return False
+    for a, b in zip(left, right, strict=True):
+        if not torch.is_tensor(a):
+            if not isinstance(a, _PLAIN) or type(a) is not type(b) or a != b:
+                return False
+        elif a is not b:
+            return False
+    return True
 
 
 class NotARun(RuntimeError):

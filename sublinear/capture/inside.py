@@ -51,9 +51,6 @@ class InsideBlocks(CapturedBlocks):
             forward=forward,
         )
 
-    def shapes(self, i: int) -> str:
-        return self.in_words(each for each in self.tensors(i) if isinstance(each, nn.Parameter))
-
     def around(
         self, work: Work, original: Callable[..., Any], args: State, kwargs: Keywords
     ) -> Any:

@@ -48,27 +48,16 @@ class Surroundings:
 
 
 def surroundings(
-    blocks: Blocks, device: torch.device, task: Training, state: State, accumulate: bool = False
+    blocks: Blocks, device: torch.device, task: Training, state: State
 ) -> Surroundings:
-    """Measure them. ``state``: what crosses into the last block.
-
-    On meta tensors, which a loss's targets are not, the loss counts as nothing unless the model is
-    wrapped. ``accumulate``: gradients of parameters are there before.
-    """
-    if device.type == "meta" and not blocks.partial:
-        output = blocks.run(len(blocks) - 1, *leaves(state))
-        return Surroundings(gradients=_own_gradients(output))
+    """Measure them. ``state``: what crosses into the last block."""
     model = blocks.model
     torch.clear_autocast_cache()
-    if accumulate:
-        fill_gradients(model.parameters())
     with probing(device) as probe:
         step = _LastBlockOnly(blocks, task, state, probe)
         step.loss().backward()
         step.finish()
     drop_gradients(model.parameters())
-    if accumulate:
-        step.made = {}
     behind = sum(step.made.values())
     return Surroundings(
         before=Around(max(0, step.before.above - step.own), step.own),
@@ -77,21 +66,6 @@ def surroundings(
         made=frozenset(step.made),
         gradients=step.gradients(),
     )
-
-
-def fill_gradients(parameters: Iterable[torch.Tensor]) -> None:
-    """As after an earlier part of an accumulated batch."""
-    for parameter in parameters:
-        if parameter.requires_grad:
-            parameter.grad = torch.zeros_like(parameter)
-
-
-def _own_gradients(output: object) -> list[Place | None]:
-    """A gradient of its own for each tensor that takes one."""
-    found: list[Place | None] = []
-    for number, tensor in enumerate(tensors(output)):
-        found.append(Place(number, tensor.nbytes) if tensor.requires_grad else None)
-    return found
 
 
 def gradients_made(parameters: Iterable[torch.Tensor]) -> Made:

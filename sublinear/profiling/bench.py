@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keep_only
@@ -24,8 +23,7 @@ from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe, probing
-from sublinear.profiling.around import Made, Surroundings, fill_gradients, surroundings
-from sublinear.profiling.estimate import FusedAttention
+from sublinear.profiling.around import Made, Surroundings, surroundings
 from sublinear.profiling.steady import fastest
 from sublinear.profiling.tensors import (
     Arrival,
@@ -72,14 +70,10 @@ class Try:
 
 @dataclass(frozen=True)
 class Saves:
-    """By number, the tensors that enter a block, and that leave it, whose storage it saves.
-
-    ``count``: how often it saves any.
-    """
+    """By number, the tensors that enter a block, and that leave it, whose storage it saves."""
 
     entering: frozenset[int] = frozenset()
     leaving: frozenset[int] = frozenset()
-    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,8 +91,7 @@ class BlockRun:
 class Bench:
     """Runs the blocks of one model on ``device``, each ``repeats`` times for its seconds.
 
-    ``options``: how many entries of the menu are measured. ``accumulate``: gradients of parameters
-    are there before. ``tensor_seconds``: of each tensor that is saved in a checkpoint.
+    ``options``: how many entries of the menu are measured.
     """
 
     def __init__(
@@ -108,13 +101,10 @@ class Bench:
         clock: Clock,
         repeats: int,
         options: int,
-        accumulate: bool = False,
-        tensor_seconds: float = 0.0,
     ) -> None:
         self.blocks, self.model = blocks, blocks.model
         self.device, self.clock = device, clock
-        self.repeats, self.options, self.accumulate = repeats, options, accumulate
-        self.tensor_seconds = tensor_seconds
+        self.repeats, self.options = repeats, options
         # Of the try under way.
         self.probe: MemoryProbe
         self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
@@ -144,7 +134,7 @@ class Bench:
             runs.append(replace(run, leaving=(), numbers=places))
             if on_block is not None:
                 on_block()
-        around = surroundings(self.blocks, self.device, task, last, self.accumulate)
+        around = surroundings(self.blocks, self.device, task, last)
         rows = _with_released(_with_gradients(rows, runs, around), runs, entered)
         inputs: Crossing = entered
         if self.blocks.partial:
@@ -194,18 +184,18 @@ class Bench:
         inputs = leaves(state)
         spare = frozen_statistics(tuple(self.blocks.modules(i)))
         with spare, probing(self.device) as probe:
-            after = self._run(i, *inputs)
+            after = self.blocks.run(i, *inputs)
             saved = max(0, probe.added)
         if saved != twin.block.options[0].saved_bytes:
             return None
         owners = [id(tensor) for tensor in self.blocks.tensors(i)]
-        block = replace(twin.block, name=self.blocks.names[i], shapes=self.blocks.shapes(i))
+        block = replace(twin.block, name=self.blocks.names[i])
         own = {owners[place]: size for place, size in made}
         return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves)
 
     def _measured(self, i: int, state: State) -> BlockRun:
         modules = tuple(self.blocks.modules(i))
-        run = partial(self._run, i)
+        run = partial(self.blocks.run, i)
         name = self.blocks.names[i]
         bare_seconds = 0.0
 
@@ -221,25 +211,16 @@ class Bench:
             ahead, back, leaving = self._seconds(run, state)
             listener = _Listener()
             full = self.tried(run, state, listener)
-            options = self._options(i, run, state, full, (ahead, back), listener.operators.seen)
+            options = self._options(i, run, state, full, (ahead, back))
             options, seconds = _ordered(options, bare_seconds)
             peak, rerun = self._rerun(run, state)
         made = {}
         for parameter in self.parameters:
-            if id(parameter) in full.gradients and not self.accumulate:
+            if id(parameter) in full.gradients:
                 made[id(parameter)] = size_of(full.gradients[id(parameter)])
-        seconds += self.tensor_seconds * listener.saves.count
-        shapes = self.blocks.shapes(i)
         size = bytes_of(leaving)
-        block = Block(name, size, options, 0, peak, seconds, rerun=rerun, shapes=shapes)
+        block = Block(name, size, options, 0, peak, seconds, rerun=rerun)
         return BlockRun(block, leaving, made, full.arrivals, listener.saves)
-
-    def _run(self, i: int, *state: object) -> State:
-        """One block, as it would run on the device that is meant."""
-        if self.device.type != "meta":
-            return self.blocks.run(i, *state)
-        with FusedAttention():
-            return self.blocks.run(i, *state)
 
     def _options(
         self,
@@ -248,28 +229,37 @@ class Bench:
         state: State,
         full: Try,
         seconds: tuple[float, float],
-        operators: set[object],
     ) -> tuple[Option, ...]:
-        """All options. Two that keep the same of the block's ``operators`` are measured once."""
+        """All options. Two that keep the same of the block's operators are measured once."""
         plain = full.option(MENU[0][0], *seconds)
         found = [plain]
+        seen: set[object] = set()
         known: dict[frozenset[object], Option] = {}
         for number in range(1, self.options):
             label, kept = MENU[number]
-            here = kept & operators
             if i + 1 == len(self.blocks):
                 # Its own run again would come right after it, beside what the loss needs.
-                known[here] = plain
-            elif here not in known:
-                known[here] = self._selective(i, number, run, state, full, plain)
-            found.append(replace(known[here], name=label))
+                option = plain
+            elif seen and kept & seen in known:
+                option = known[kept & seen]
+            else:
+                option = self._selective(i, number, run, state, full, plain, seen)
+                known[kept & seen] = option
+            found.append(replace(option, name=label))
         return tuple(found)
 
     def _selective(
-        self, i: int, number: int, run: Way, state: State, full: Try, plain: Option
+        self,
+        i: int,
+        number: int,
+        run: Way,
+        state: State,
+        full: Try,
+        plain: Option,
+        seen: set[object],
     ) -> Option:
-        """An option of the menu; saving all, where it does not work."""
-        contexts = partial(keep_only, number)
+        """An option of the menu; saving all, where it does not work. Adds to the operators seen."""
+        contexts = partial(keep_only, number, seen)
 
         def way(*state: object) -> State:
             return checkpointed(drawing_alike(run), state, contexts)
@@ -323,8 +313,6 @@ class Bench:
         torch.clear_autocast_cache()
         set_rng_state(self.begin)
         watched = Watched(state)
-        if self.accumulate:
-            fill_gradients(self.parameters)
         with probing(self.device) as self.probe:
             probe = self.probe
             with listener or nullcontext():
@@ -344,7 +332,7 @@ class Bench:
         for parameter in self.parameters:
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
-        made = 0 if self.accumulate else sum(map(size_of, gradients.values()))
+        made = sum(map(size_of, gradients.values()))
         drop_gradients(self.parameters)
         handed_on, arrivals = watched.handed_on(leaving), watched.arrivals()
         gradients |= watched.arrived
@@ -356,7 +344,7 @@ class Bench:
         last = 0.0
 
         def timed(*inner: object) -> State:
-            # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
+            # Without what the checkpoint itself takes, which is once for many blocks.
             nonlocal last
             begin = self.clock.now()
             result = run(*inner)
@@ -395,52 +383,27 @@ class Bench:
         return ahead, back, leaving
 
 
-class _Operators(TorchDispatchMode):
-    """``seen``: the operators that code inside calls, whatever their overload."""
-
-    # As torch's selective checkpoints, which are to see the same.
-    supports_higher_order_operators = True
-    ignore_compile_internals = classmethod(lambda cls: True)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[object] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            # A wrapper: it unpacks itself, then its plain tensors come by here.
-            return NotImplemented
-        self.seen.add(getattr(func, "_overloadpacket", func))
-        return func(*args, **(kwargs or {}))
-
-
 class _Listener:
-    """``with`` a forward inside: the ``operators`` that it calls; then ``saves``, of `note`."""
+    """``with`` a forward inside: what autograd saves in it; then ``saves``, of `note`."""
 
     def __init__(self) -> None:
-        self.operators, self.saves = _Operators(), Saves()
-        self._count = 0
+        self.saves = Saves()
         # Weak: what is held would not die in the backward pass.
         self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
 
     def __enter__(self) -> None:
-        self.operators.__enter__()
         self._hooks.__enter__()
 
     def __exit__(self, *exc_info: Any) -> None:
         self._hooks.__exit__(*exc_info)
-        self.operators.__exit__(*exc_info)
 
     def note(self, entering: State, leaving: State) -> None:
         """What of that which crosses autograd has saved, while all of it is alive."""
         held = {key for key, storage in self._held.items() if storage() is not None}
-        self.saves = Saves(_among(entering, held), _among(leaving, held), self._count)
+        self.saves = Saves(_among(entering, held), _among(leaving, held))
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        self._count += 1
         if tensor.layout is torch.strided:
             storage = tensor.untyped_storage()
             self._held[storage._cdata] = weakref.ref(storage)

@@ -13,19 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from sublinear.apply import checkpointed
-from sublinear.blocks import State
 from sublinear.chain import Block, Chain, Option
 from sublinear.probe import Clock, probing
-from sublinear.profiling.around import fill_gradients
 from sublinear.profiling.steady import fastest
 from sublinear.profiling.tensors import bytes_of
 from sublinear.profiling.training import Training, drop_gradients, parameters, restored
-from sublinear.repeatable import drawing_alike
-
-# Runs of a checkpoint of next to nothing, of which the fastest counts; operators in a long one.
-TRIES = 8
-MANY = 33
 
 
 class StepSeconds(NamedTuple):
@@ -92,45 +84,6 @@ def _scaled(block: Block, ahead: float, back: float) -> Block:
     return replace(block, options=tuple(options), forward=block.forward * ahead)
 
 
-def checkpoint_seconds(device: torch.device) -> tuple[float, float]:
-    """What a checkpoint takes beside its blocks, and what for each tensor that is saved in it.
-
-    Measured on operators that take next to nothing: they are the seconds of torch's and our own
-    Python code, whatever the blocks are.
-    """
-    with torch.enable_grad():
-        value = torch.ones((), device=device, requires_grad=True)
-        one, many = _beside(1, value), _beside(MANY, value)
-    tensor = max(0.0, (many - one) / (MANY - 1))
-    return max(0.0, one - tensor), tensor
-
-
-def _beside(count: int, value: torch.Tensor) -> float:
-    """Seconds that a checkpoint of so many operators takes beside them."""
-    clock = Clock()
-    bare, again, plain = [], [], []
-
-    def run(value: torch.Tensor) -> State:
-        for _ in range(count):
-            value = value.tanh()
-        return (value,)
-
-    def timed(value: torch.Tensor) -> State:
-        begin = clock.now()
-        after = run(value)
-        bare.append(clock.now() - begin)
-        return after
-
-    for _ in range(TRIES):
-        begin = clock.now()
-        torch.autograd.grad(checkpointed(drawing_alike(timed), (value,)), value)
-        again.append(clock.now() - begin)
-        begin = clock.now()
-        torch.autograd.grad(run(value), value)
-        plain.append(clock.now() - begin)
-    return min(again) - min(bare) - min(plain)
-
-
 def step_bytes(model: nn.Module, task: Training, device: torch.device) -> tuple[int, int]:
     """An optimizer's state, made or to be made by its first step, and what a step needs beside.
 
@@ -139,7 +92,9 @@ def step_bytes(model: nn.Module, task: Training, device: torch.device) -> tuple[
     optimizer = task.optimizer
     if optimizer is None:
         return 0, 0
-    fill_gradients(model.parameters())
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
     if not state_bytes(optimizer):
         optimizer.step()
     with probing(device) as probe:

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import scaled_dot_product_attention
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
@@ -26,23 +24,13 @@ class Roofline:
 
     The longer of the two, and its launch. ``flops`` and ``bandwidth`` per second, as reached in
     practice rather than as advertised; ``launch`` in seconds (Williams et al., Roofline, 2009).
-    ``scaled_dot_product_attention`` is taken to be one fused operator, as on a GPU.
+    Attention counts as meta tensors compute it, with all its scores, not as a GPU's fused operator.
     """
 
     name: str
     flops: float
     bandwidth: float
     launch: float = 5e-6
-
-    def __post_init__(self) -> None:
-        for field in ("flops", "bandwidth"):
-            value = getattr(self, field)
-            if not value > 0:
-                raise ValueError(
-                    f"Roofline({field}={value!r}): a positive number per second is accepted"
-                )
-        if not self.launch >= 0:
-            raise ValueError(f"Roofline(launch={self.launch!r}): seconds, 0 or more, are accepted")
 
     def __str__(self) -> str:
         flops, bandwidth = f"{self.flops / 1e12:.3g} TFLOP/s", f"{self.bandwidth / 1e9:.3g} GB/s"
@@ -62,9 +50,6 @@ class RooflineClock(Clock):
 
     def now(self) -> float:
         return self._mode.seconds
-
-
-# The signatures below are those of torch's own modes.
 
 
 class _RooflineMode(TorchDispatchMode):
@@ -96,44 +81,6 @@ class _RooflineMode(TorchDispatchMode):
         busy = max(flops / self.roofline.flops, traffic / self.roofline.bandwidth)
         self.seconds += busy + self.roofline.launch
         return result
-
-
-class FusedAttention(TorchFunctionMode):
-    """Attention as a GPU's memory-efficient kernel: meta tensors would write out all scores.
-
-    To be entered inside what a checkpoint computes again: a mode around ``backward()`` is off while
-    that runs.
-    """
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is scaled_dot_product_attention:
-            func = _fused
-        return func(*args, **(kwargs or {}))
-
-
-def _fused(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> torch.Tensor:
-    if enable_gqa or query.dim() != 4:
-        # That kernel does not take these: as torch does it.
-        return scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )
-    if attn_mask is not None:
-        attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
-    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
-    result = kernel(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)
-    attended: torch.Tensor = result[0]
-    return attended
 
 
 def on_meta(model: nn.Module, task: Training) -> tuple[nn.Module, Training]:

@@ -13,13 +13,11 @@ from labkit.device import check_current, survive
 from labkit.restore import preserve_rng
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks
-from sublinear.blocks.blocks import sample_of
 from sublinear.chain import Chain
 from sublinear.probe import Clock
 from sublinear.profiling.bench import Bench
 from sublinear.profiling.calibrate import (
     calibrated,
-    checkpoint_seconds,
     state_bytes,
     step_bytes,
     time_step,
@@ -49,8 +47,6 @@ def profile(
     blocks: Blocks | None = None,
     options: bool = True,
     repeats: int = 3,
-    batch_size: int | None = None,
-    accumulate: bool = False,
     on_block: Callable[[], object] | None = None,
 ) -> Chain:
     """The chain of ``model`` on ``inputs`` (a tensor or a tuple), everything put back as it was.
@@ -60,15 +56,12 @@ def profile(
     if one fits into memory.
     To compute again is never predicted to be faster. With a `Roofline` as ``device``
     nothing is run: shapes come from meta tensors and seconds from the roofline. ``options``:
-    measure selective ways to keep a block too. ``batch_size``: of the inputs, if it is not the
-    first tensor's first dimension. ``accumulate``: gradients are accumulated, so that they are
-    alive through a step. ``on_block``: called after each block. Blocks that do the same work on
+    measure selective ways to keep a block too. ``on_block``: called after each block.
+    Blocks that do the same work on
     the same shapes are run once. Torch's number of threads stays as it is. Raises ValueError, by
     name, for blocks that do not compute the same twice, and Busy while something else is measured.
     """
     check_number("repeats", repeats)
-    if batch_size is not None:
-        check_number("batch_size", batch_size)
     if device is not None and not isinstance(device, Roofline):
         raise TypeError(
             f"device={device!r}: a Roofline is accepted, or None to measure where the inputs are"
@@ -76,33 +69,30 @@ def profile(
     task = training(inputs, kwargs, loss, optimizer)
     _check_model(model)
     first = next(tensors((task.args, task.kwargs)))
-    if batch_size is None:
-        batch_size = first.shape[0] if first.dim() else 1
+    batch_size = first.shape[0] if first.dim() else 1
     menu = len(MENU) if options else 1
     if device is not None:
-        chain = _estimated(model, task, device, menu, accumulate)
+        chain = _estimated(model, task, device, menu)
     else:
         # A model may move its inputs.
         where = next(model.parameters(), first).device
         check_current(where)
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
-            chain = measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
-    return replace(chain, batch_size=batch_size, sample=sample_of(task.args, task.kwargs)[0])
+            chain = measured(model, task, blocks, where, repeats, menu, on_block)
+    return replace(chain, batch_size=batch_size)
 
 
-def _estimated(
-    model: nn.Module, task: Training, roofline: Roofline, menu: int, accumulate: bool
-) -> Chain:
+def _estimated(model: nn.Module, task: Training, roofline: Roofline, menu: int) -> Chain:
     state = state_bytes(task.optimizer)
     model, task = on_meta(model, task)
     blocks = split(model, task.args, task.kwargs)
     clock = RooflineClock(roofline)
     with preserve_rng(), clock.counting():
         meta = torch.device("meta")
-        chain = Bench(blocks, meta, clock, 1, menu, accumulate).chain(task)
+        chain = Bench(blocks, meta, clock, 1, menu).chain(task)
     chain = replace(chain, device=str(roofline), source="estimated")
-    return _with_fixed(chain, model, state, accumulate)
+    return _with_fixed(chain, model, state)
 
 
 def measured(
@@ -112,17 +102,15 @@ def measured(
     where: torch.device,
     repeats: int,
     menu: int,
-    accumulate: bool,
     on_block: Callable[[], object] | None,
 ) -> Chain:
     with restored(model, task):
-        each, tensor = checkpoint_seconds(where)
-        bench = Bench(blocks, where, Clock(), repeats, menu, accumulate, tensor)
+        bench = Bench(blocks, where, Clock(), repeats, menu)
         chain = bench.chain(task, on_block)
         state, beside = step_bytes(model, task, where)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-    chain = replace(chain, device=name, step_bytes=beside, checkpoint_seconds=each)
-    chain = _with_fixed(chain, model, state, accumulate)
+    chain = replace(chain, device=name, step_bytes=beside)
+    chain = _with_fixed(chain, model, state)
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:
@@ -131,12 +119,9 @@ def measured(
     return calibrated(chain, step, wrapped=blocks.partial)
 
 
-def _with_fixed(chain: Chain, model: nn.Module, state: int, accumulate: bool) -> Chain:
-    """With the bytes of weights, an optimizer's state, gradients that stay, spare statistics."""
+def _with_fixed(chain: Chain, model: nn.Module, state: int) -> Chain:
+    """With the bytes of weights, an optimizer's state, spare statistics."""
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
-    if accumulate:
-        wanting = filter(lambda parameter: parameter.requires_grad, model.parameters())
-        fixed += sum(parameter.nbytes for parameter in wanting)
     layers = norms(model.modules())
     spare = sum(buffer.nbytes for layer in layers for buffer in layer.buffers())
     return replace(chain, fixed_bytes=fixed, spare_bytes=spare)

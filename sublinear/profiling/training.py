@@ -24,16 +24,12 @@ Keywords = dict[str, object]
 
 @dataclass(frozen=True)
 class Training:
-    """Inputs, a loss of the model's output, and an optimizer, if any.
-
-    ``accumulate``: how many such batches one step of the optimizer is for.
-    """
+    """Inputs, a loss of the model's output, and an optimizer, if any."""
 
     args: tuple[object, ...]
     kwargs: Keywords
     loss: Loss
     optimizer: torch.optim.Optimizer | None = None
-    accumulate: int = 1
 
 
 def training(
@@ -77,13 +73,12 @@ def mean_of_outputs(output: object) -> torch.Tensor:
 
 
 @contextmanager
-def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterator[None]:
+def restored(model: nn.Module, task: Training) -> Iterator[None]:
     """Put back all that a step may train or change: the model, the optimizer, the loss's own state.
 
     Of a loss that is what `labkit.restore.restoring` finds, of inputs their gradients. Inside,
     parameters have no gradients. Copies lie in the memory of the CPU.
-    ``steps=False``: the optimizer does not step inside, and its state is not copied. Within `held`
-    nothing is copied again.
+    Within `held` nothing is copied again.
     """
     for known, of, put_back in _held:
         same_task = of.loss is task.loss and of.optimizer is task.optimizer
@@ -92,14 +87,14 @@ def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterato
                 drop_gradients(parameters(model, task.optimizer))
                 yield
             return
-    with _copied(model, task, steps):
+    with _copied(model, task):
         yield
 
 
 @contextmanager
 def held(model: nn.Module, task: Training) -> Iterator[None]:
     """Copy once what each `restored` inside puts back, as all that runs the model is in one."""
-    with _copied(model, task, steps=True) as put_back, giving_back(_held.clear):
+    with _copied(model, task) as put_back, giving_back(_held.clear):
         _held.append((model, task, put_back))
         yield
 
@@ -109,10 +104,10 @@ _held: list[tuple[nn.Module, Training, Callable[[], None]]] = []
 
 
 @contextmanager
-def _copied(model: nn.Module, task: Training, steps: bool) -> Iterator[Callable[[], None]]:
+def _copied(model: nn.Module, task: Training) -> Iterator[Callable[[], None]]:
     """Copy all, and put it back; gives what does so."""
     also: list[Any] = [model, *parameters(model, task.optimizer)]
-    if task.optimizer is not None and steps:
+    if task.optimizer is not None:
         also.append(task.optimizer)
     gradients = []
     for leaf in tree_leaves((task.args, task.kwargs)):

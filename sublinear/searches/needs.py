@@ -40,15 +40,13 @@ class Needs:
     begins with s holds, to the end of its backward, a part of both.
     ``last_one[t]``: needed by the block that a checkpoint ends with as it runs again, forward and
     backward, ``behind`` included; ``only_one[t]``: if the checkpoint begins with it, too.
-    ``elapsed[t]``: seconds of bare forwards before t. ``checkpoint``: seconds of each checkpoint
-    besides.
+    ``elapsed[t]``: seconds of bare forwards before t.
     """
 
     def __init__(self, chain: Chain, *, menu: bool) -> None:
         chain = _with_loss(chain)
         blocks = chain.blocks
         self.n = len(blocks)
-        self.checkpoint = chain.checkpoint_seconds
         self.base = chain.fixed_bytes + chain.input_bytes + chain.spare_bytes
         output = np.array([block.cotangent_bytes for block in blocks], np.int64)
         gradients = np.array([block.gradient_bytes for block in blocks], np.int64)

@@ -92,8 +92,7 @@ class OptimalTable(Table):
         found = np.add(inside, after[:end, low:], out=self.sums[:end, low:])
         high = max(low, int(lows[end - 1]))
         np.copyto(found[:, : high - low], np.inf, where=np.arange(low, high) < lows[:end, None])
-        begin = needs.elapsed[first] - needs.checkpoint
-        self.inside[first, last, low:] = found.min(axis=0) - np.float32(begin)
+        self.inside[first, last, low:] = found.min(axis=0) - np.float32(needs.elapsed[first])
 
     def _keep(self, first: int, last: int, behind: int) -> None:
         """Fastest with ``first`` kept, with any option."""

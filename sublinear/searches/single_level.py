@@ -53,7 +53,7 @@ class SingleLevelTable(Table):
                 rest, again = self._rest[first + 1 : end + 1], twice[first + 1 : end + 1]
                 self.follow(after[ends], held[first, ends], shifts[ends], rest, again)
                 choices = np.where(slot >= segments[first, ends, None], after[ends], np.inf)
-                np.subtract(choices.min(axis=0), twice[first] - needs.checkpoint, out=best)
+                np.subtract(choices.min(axis=0), twice[first], out=best)
             low = lowest[first]
             if low < width:
                 follows = self._rest[first + 1, low - saved[first] : width - saved[first]]

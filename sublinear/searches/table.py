@@ -137,7 +137,7 @@ class Floors:
         found[fits] = 0
         if table and len(fits):
             ends = first + fits
-            seconds = needs.elapsed[ends + 1] - (needs.elapsed[first] - needs.checkpoint)
+            seconds = needs.elapsed[ends + 1] - needs.elapsed[first]
             seconds += table.guess(first, ends, memory - needs.mark[first])
             seconds += table.guess(ends + 1, last, memory - needs.held[first, ends])
             found[fits] = seconds

@@ -40,12 +40,13 @@ import course.searches  # noqa: F401  # adds its methods to the planner's
 from course.board.measure import machine_name
 from course.board.record import MOST_OTHERS, Watch
 from course.records.beside import OURS, Beside, Model, Way, record_path, recorded, write
+from course.searches.splits import from_splits
 from labkit import compare
 from sublinear.apply import apply
 from sublinear.plan import Plan
 from sublinear.planner import plan
 from sublinear.profiling import profile
-from sublinear.searches.simple import from_splits, keep_all
+from sublinear.searches.simple import keep_all
 from sublinear.split import split
 
 # Of the zoo, of many kinds, in whose memory activations weigh most.
@@ -83,7 +84,6 @@ class Trial:
             loss=family.loss,
             optimizer=self.optimizer,
             blocks=self.blocks,
-            accumulate=family.accumulate > 1,
         )
         self.plain_bytes = self.peak(self.model)
         self._known: dict[Plan, Way] = {}

@@ -24,9 +24,9 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page
 from course import explorables
 from course.explorables.explorable import module
 from course.notebook_files import ROOT
+from course.searches.splits import from_splits
 from course.site import pages, stills
 from sublinear.chain import Around, Block, Chain, Option
-from sublinear.searches.simple import from_splits
 
 from .harness import JupyterServer, NotebookPage
 

@@ -8,10 +8,11 @@ import pytest
 from course.searches.genetic import evolve, genetic
 from course.searches.grid import cut, grid, threshold_splits
 from course.searches.recursive import recursive
+from course.searches.splits import from_splits
 from sublinear.chain import Block, Chain, Option
 from sublinear.plan import simulate
 from sublinear.searches import single_level
-from sublinear.searches.simple import from_splits, keep_all
+from sublinear.searches.simple import keep_all
 from tests.sublinear.small_chains import random_chain
 
 

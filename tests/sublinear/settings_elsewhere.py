@@ -20,6 +20,9 @@ WITHIN = contextvars.ContextVar("WITHIN", default=1.0)
 
 class Hyper:
     alpha = 1.0
+
+
+class Dice:
     rng = random.Random(0)
 
 

@@ -83,7 +83,6 @@ def chains(draw, max_blocks=5, menu=1, parts=False):
         entered,
         before,
         after,
-        checkpoint_seconds=float(draw(few)),
     )
 
 

@@ -504,7 +504,7 @@ def test_a_list_that_forward_fills_is_filled_once() -> None:
 @pytest.mark.parametrize("kind", [Odd, Layers])
 def test_a_planned_model_has_the_name_and_the_signature_of_its_own(kind: type[nn.Module]) -> None:
     model = kind()
-    planned = sublinear.fit(model, rows(), max_overhead=5.0, repeats=1, prove=False).model
+    planned = sublinear.fit(model, rows(), max_overhead=5.0, repeats=1).model
     assert isinstance(planned, kind) and type(planned).__name__ == kind.__name__
     assert inspect.signature(planned.forward) == inspect.signature(model.forward)
 

@@ -5,13 +5,22 @@ from small_chains import random_chain
 
 import course.searches  # noqa: F401  # adds its methods to the planner's
 from course.plan_figures import alive_figure, held, plan_figure
-from sublinear import METHODS, Plan, plan
+from sublinear import METHODS, Checkpoint, Keep, Plan, plan
+from sublinear.nodes import kept
 
 CHAIN = random_chain(13, seed=5, menu=2)
-NESTED = Plan.from_json(
-    {"method": "mine", "nodes": [0, [1, [2, 3], 4, [5, [6, 7]]], [8, [9, 10]], 11, [12]]}
+PAIR, LATER = Checkpoint(kept(2, 4)), Checkpoint((Keep(5), Checkpoint(kept(6, 8))))
+NESTED = Plan(
+    (
+        Keep(0),
+        Checkpoint((Keep(1), PAIR, Keep(4), LATER)),
+        Checkpoint((Keep(8), Checkpoint(kept(9, 11)))),
+        Keep(11),
+        Checkpoint((Keep(12),)),
+    ),
+    "mine",
+    CHAIN,
 )
-NESTED = Plan(NESTED.nodes, NESTED.method, CHAIN)
 PLANS = {method: plan(CHAIN, method=method) for method in METHODS} | {"nested": NESTED}
 
 

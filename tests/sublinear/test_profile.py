@@ -187,34 +187,6 @@ def test_an_estimate_has_the_measured_bytes(name: str) -> None:
     assert two.peak_bytes == pytest.approx(one.peak_bytes, rel=0.05)
 
 
-class Attention(nn.Module):
-    """Self-attention by torch's function, with what a reader may pass to it."""
-
-    def __init__(self, masked: bool, dropout: float) -> None:
-        super().__init__()
-        self.qkv, self.dropout = nn.Linear(16, 48), dropout
-        self.register_buffer(
-            "mask", torch.ones(256, 256, dtype=torch.bool).tril() if masked else None
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        query, key, value = self.qkv(x).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(2, 3)
-        return nn.functional.scaled_dot_product_attention(
-            query, key, value, self.mask, self.dropout
-        )
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_an_estimate_takes_attention_for_a_fused_operator(masked: bool, dropout: float) -> None:
-    chain = profile(nn.Sequential(Attention(masked, dropout)), torch.randn(4, 256, 16), device=CARD)
-    scores = 4 * 2 * 256 * 256 * 4  # bytes, of one copy of all of them
-    mask = 256 * 256 * 4
-    whole, *selective = chain.blocks[0].options
-    assert whole.saved_bytes < scores / 4 + masked * mask
-    assert all(option.saved_bytes <= whole.saved_bytes for option in selective)
-
-
 class Unfused(nn.Module):
     """Attention that the fused kernel does not take.
 
@@ -394,7 +366,7 @@ def test_times_agree_or_are_taken_again_within_a_bound() -> None:
     assert steady.fastest(lambda: next(small), 2) == (10.0, 0.1)
 
 
-def test_seconds_of_a_checkpoint_are_its_own_and_no_part_of_its_blocks(monkeypatch) -> None:
+def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
     clock = Told()
 
     def slow(*args):
@@ -402,16 +374,11 @@ def test_seconds_of_a_checkpoint_are_its_own_and_no_part_of_its_blocks(monkeypat
         return checkpointed(*args)
 
     model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
-    assert profile(model, x, repeats=1).checkpoint_seconds > 0
     monkeypatch.setattr(bench, "checkpointed", slow)
     task = training(x, None, None, None)
     chain = Bench(split(model), torch.device("cpu"), clock, 2, 1).chain(task)
     assert clock.seconds >= 5 * 2 * len(chain)
     assert [block.forward for block in chain.blocks] == [0, 0]
-    # But each tensor that a block saves counts: the inputs of the layers, a weight, and a ReLU's
-    # output.
-    again = Bench(split(model), torch.device("cpu"), clock, 2, 1, tensor_seconds=0.5)
-    assert [block.forward for block in again.chain(task).blocks] == [1, 1]
 
 
 def test_a_step_is_timed_at_least_twice(monkeypatch) -> None:
@@ -529,11 +496,8 @@ def test_under_autocast() -> None:
         (lambda m, x: profile(m, x, repeats=0), ValueError, "repeats=0"),
         (lambda m, x: profile(m, "x"), TypeError, "inputs='x'"),
         (lambda m, x: profile(m, x, device="cuda"), TypeError, "device='cuda'.*Roofline"),
-        (lambda m, x: profile(m, x, batch_size=0), ValueError, "batch_size=0"),
         (lambda m, x: profile(m, x, loss=3), TypeError, "loss=3"),
         (lambda m, x: profile(m, x, optimizer="sgd"), TypeError, "optimizer='sgd'"),
-        (lambda m, x: Roofline("x", 0, 1), ValueError, "flops=0"),
-        (lambda m, x: Roofline("x", 1, 1, -1), ValueError, "launch=-1"),
         (
             lambda m, x: apply(m, Plan(kept(0, 2), ""), blocks=split(models.mlp([4, 4, 4]))),
             ValueError,

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from small_chains import all_plans, chains, random_chain, thorough
 
 from course.searches.rotor import fastest
+from course.searches.splits import from_splits
 from sublinear.chain import NOBODY, Block, Chain, Option
 from sublinear.plan import simulate
 from sublinear.searches import optimal, single_level, within
 from sublinear.searches.needs import Needs
-from sublinear.searches.simple import from_splits, keep_all
+from sublinear.searches.simple import keep_all
 
 
 def brute_force(chain, *, menu, depth=99):

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import settings_elsewhere as elsewhere
 import torch
-from settings_elsewhere import Child, Holder, Hyper, Scale, remembered
+from settings_elsewhere import Child, Dice, Holder, Hyper, Scale, remembered
 from torch import Tensor, nn
 
 from labkit.device import seed_all
@@ -454,7 +454,7 @@ GENERATORS: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: Draws(lambda: float(torch.rand((), generator=elsewhere.TORCH_RNG))),
         r"1\.chance, a Generator",
     ),
-    "of a class": (lambda: Draws(lambda: Hyper.rng.random()), r"1\.chance, a Random"),
+    "of a class": (lambda: Draws(lambda: Dice.rng.random()), r"1\.chance, a Random"),
 }
 
 

@@ -54,7 +54,7 @@ def test_bitwise_for_every_plan(name: str) -> None:
     blocks = split(model, x)
     for plan in plans(len(blocks)):
         report = verify(model, plan, x, blocks=blocks)
-        assert report.passed and not report.close, f"{plan.method}: {report}"
+        assert report.passed, f"{plan.method}: {report}"
 
 
 def test_gru_over_64_steps() -> None:
@@ -65,18 +65,6 @@ def test_gru_over_64_steps() -> None:
             assert (report := verify(model, plan, x, blocks=blocks)).passed, report
     with pytest.raises(ValueError, match=r"layers\.0 holds a recurrent layer, which overwrites"):
         apply(model, Plan(kept(0, len(blocks), 1), ""), x)
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: Encoder(fused=True), lambda: Encoder()], ids=["fused", "eager"]
-)
-def test_bf16_autocast_is_close(make) -> None:
-    torch.manual_seed(0)
-    model, x = make(), tokens()
-    for plan in plans(len(split(model, x))):
-        with torch.autocast("cpu", torch.bfloat16):
-            report = verify(model, plan, x, close=True)
-        assert report.passed and report.close, f"{plan.method}: {report}"
 
 
 def test_with_adam_a_loss_and_keywords() -> None:

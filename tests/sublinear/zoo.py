@@ -6,7 +6,7 @@
 
 Each family is planned three times: for a budget of 1 % more than the lowest peak, for one half-way
 between that and plain training, and for at most 1.35 times the predicted time. A step is forward,
-loss, backward (again and again where gradients are accumulated), the optimizer's step and
+loss, backward, the optimizer's step and
 zero_grad. Its peak is that of labkit's storage tracker, the older tensors that it uses included.
 Sizes are small: bytes need no large ones.
 """
@@ -52,7 +52,6 @@ class Family:
     inputs: Callable[[], tuple[Tensor, ...]]
     loss: Callable[[Any], Tensor]
     optimizer: type[torch.optim.Optimizer] | None = None
-    accumulate: int = 1
 
 
 @dataclass(frozen=True)
@@ -192,12 +191,8 @@ ADAM = torch.optim.AdamW
 FAMILIES: dict[str, Family] = {
     "mlp": Family(mlp, rows((512, 256)), classes, ADAM),
     "mlp, small batch": Family(mlp, rows((16, 256)), classes, ADAM),
-    "mlp, accumulated": Family(mlp, rows((128, 256)), classes, ADAM, accumulate=2),
     "resnet18": convnet("resnet18"),
     "resnet50": convnet("resnet50"),
-    "resnet18, accumulated": Family(
-        of_torchvision("resnet18"), images(4), classes, ADAM, accumulate=4
-    ),
     "vgg11_bn": convnet("vgg11_bn", 4, 32),
     "mobilenet_v3_small": convnet("mobilenet_v3_small"),
     "efficientnet_b0": convnet("efficientnet_b0"),
@@ -228,9 +223,6 @@ FAMILIES: dict[str, Family] = {
     "gpt, 20,000 words": Family(
         partial(own.Gpt, 20_000, 64, 4, 64), tokens(2, 64, 20_000), classes, ADAM
     ),
-    "gpt, accumulated": Family(
-        partial(own.Gpt, 5_000, 64, 4, 64), tokens(2, 64, 5_000), classes, ADAM, accumulate=2
-    ),
     "encoder-decoder": Family(
         own.EncoderDecoder, rows((16, 24, 16), (16, 20, 16)), classes, torch.optim.SGD
     ),
@@ -249,7 +241,6 @@ FAMILIES: dict[str, Family] = {
 # Some seconds together: those that the tests try.
 QUICK = (
     "mlp, small batch",
-    "mlp, accumulated",
     "unet",
     "gpt, 20,000 words",
     "lstm",
@@ -262,8 +253,7 @@ QUICK = (
 
 def step(model: nn.Module, family: Family, inputs: tuple[Tensor, ...], optimizer: Any) -> None:
     """As a reader's own: nothing holds the output while the gradients are made."""
-    for _ in range(family.accumulate):
-        (family.loss(model(*inputs)) / family.accumulate).backward()
+    family.loss(model(*inputs)).backward()
     if optimizer is not None:
         optimizer.step()
         optimizer.zero_grad()
@@ -287,15 +277,7 @@ def chain_of(name: str) -> tuple[Chain, Any, nn.Module, tuple[Tensor, ...], Any]
     if family.optimizer is not None:
         optimizer = family.optimizer(model.parameters(), lr=1e-4)
     blocks = split(model, inputs)
-    chain = profile(
-        model,
-        inputs,
-        loss=family.loss,
-        optimizer=optimizer,
-        blocks=blocks,
-        repeats=1,
-        accumulate=family.accumulate > 1,
-    )
+    chain = profile(model, inputs, loss=family.loss, optimizer=optimizer, blocks=blocks, repeats=1)
     return chain, blocks, model, inputs, optimizer
 
 
