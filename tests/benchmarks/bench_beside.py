@@ -38,10 +38,11 @@ from zoo import FAMILIES, peak, step
 
 import course.searches  # noqa: F401  # adds its methods to the planner's
 from course.board.measure import machine_name
-from course.board.record import MOST_OTHERS, Watch
+from course.board.record import MOST_OTHERS
 from course.records.beside import OURS, Beside, Model, Way, record_path, recorded, write
 from course.searches.splits import from_splits
 from labkit import compare
+from labkit.busy import Others, cores
 from sublinear.apply import apply
 from sublinear.plan import Plan
 from sublinear.planner import plan
@@ -219,9 +220,9 @@ def main() -> None:
         if name in {model.name for model in done.models}:
             continue
         print(f"{name}: peak and time over a plain step", flush=True)
-        watch, start = Watch(), time.monotonic()
+        others, start = Others(), time.monotonic()
         model = Trial(name, options.seconds).run()
-        busy = watch.others()
+        busy = (others.taken() or 0.0) / cores()
         print(f"  {time.monotonic() - start:.0f} s; others used {busy:.0%} of the machine")
         if busy > MOST_OTHERS and options.record:
             print("  not recorded")
