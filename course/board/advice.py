@@ -12,6 +12,10 @@ from course.switches import SWITCHES, TASK
 from labkit.text import format_factor, format_share
 
 KEEP, LEAVE = "keep", "leave"
+# What a switch does once, which its figure leaves out and a run of the script does not.
+ONCE = {
+    "compile": "Your run compiles, too, which takes longer: notebook 22 says when that has paid."
+}
 # From this part of the peak on less is no saving.
 SAVED = 0.95
 
@@ -31,7 +35,7 @@ def advice(figure: Figure) -> str:
         why = doubt(figure.switch, figure.on_top_of)
         return f"is better not kept here: it {_loss(figure)}. {why}".strip()
     if figure.direction == "faster":
-        return f"{_gain(figure)}."
+        return f"{_gain(figure)}. {ONCE.get(figure.switch, '')}".strip()
     if figure.direction == "same":
         return f"makes {no_difference(figure)} here. Keep it or not: nothing is lost."
     if wants_a_whole_race(figure):

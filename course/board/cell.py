@@ -233,6 +233,7 @@ class Board:
         try:
             if not self.choices.sure:
                 self._time(stop, tell)
+            before = self.waterfall
             seconds, passes = run_script(switches, stop=stop, tell=tell)
         except (KeyboardInterrupt, NoFigure) as error:
             self.said = f"Your script did not run to its end: {error}".rstrip(": ") + "."
@@ -246,6 +247,8 @@ class Board:
             f"{'one pass' if passes == 1 else f'{passes} passes'} over the photographs. "
             "Another run may need more or fewer."
         )
+        if before.run is None and (estimate := before.of_your_script()):
+            told += f" The estimate was {estimate}."
         if math.isinf(seconds):
             told = f"Your script did not reach {TASK.target:.0%}. {_what_may_help(switches)}"
         self._save(lambda choices: choices.with_run(run))

@@ -224,7 +224,7 @@ def _by_memory(row: Row, figure: Figure) -> Row:
         text=text,
         before=figure.peak,
         after=after,
-        tone="arm3",
+        tone="arm4",
         hatched=False,
         thin=row.after,
         thin_was=row.before,

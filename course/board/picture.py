@@ -51,7 +51,7 @@ class Row:
     thin: float = math.nan
     thin_text: str = ""
     thin_was: float = math.nan
-    thin_tone: str = "arm3"
+    thin_tone: str = "arm4"
 
 
 def picture(words: str, goals: Sequence[Goal], rows: Sequence[Row]) -> Markup:
@@ -121,10 +121,12 @@ def _row(row: Row, most: float) -> Markup:
 def _thin(row: Row, most: float) -> Markup:
     """A second bar, with its words behind it."""
     parts = [svg.rect(0, 0, WIDE, LOW, "field")]
-    if most and math.isfinite(row.thin_was):
-        parts.append(svg.rect(0, 0, WIDE * row.thin_was / most, LOW, "floor"))
     if most:
-        parts.append(svg.rect(0, 0, WIDE * row.thin / most, LOW, f"fill {row.thin_tone}"))
+        was = row.thin_was if math.isfinite(row.thin_was) else row.thin
+        low, high = sorted((WIDE * was / most, WIDE * row.thin / most))
+        parts.append(svg.rect(0, 0, low, LOW, f"fill {row.thin_tone}"))
+        kind = "fill slower" if row.thin > was else "floor"
+        parts.append(svg.rect(low, 0, high - low, LOW, kind))
     words = show.element("small", row.thin_text)
     return show.element("div", _bar(parts, LOW), words, kind="thin")
 

@@ -161,7 +161,10 @@ def factor(switch: str) -> str:
     effect = _effect(switch)
     if effect is None:
         return ""
-    return f"{factor_in_words(effect.factor)}{'' if effect.verdict != 'unclear' else ' unclear'}"
+    low, high = effect.interval
+    # As in a sentence, what is surely faster or slower is clear, however much it is.
+    unclear = effect.verdict == "unclear" and low <= 1 <= high
+    return factor_in_words(effect.factor) + " unclear" * unclear
 
 
 def in_short(switch: str) -> str:

@@ -138,6 +138,8 @@ def test_what_decides_is_said(model: Model) -> None:
         ({"kernel": 200}, "Only launches are saved: long kernels stay as they are."),
     ):
         assert words in model("inWords", {**opens, **changes})
+    captured = model("inWords", {**gpu, "way": "graph", "changes": "shapes"})
+    assert "each new one is captured anew" in captured
     assert "never paid. The GPU is busy" in model("inWords", {**gpu, "kernel": 100})
     repeated = model("inWords", {**gpu, "way": "graph", "changes": "number"})
     assert "A graph would repeat the old number" in repeated

@@ -1157,8 +1157,22 @@ def test_memory_is_a_second_bar_where_it_was_measured() -> None:
     found = waterfall(kept, figure("mixed_precision"), images=20_000)
     page = html(found)
     assert (
-        page.count('class="k-fill k-arm3"') == 1 and "32.0 MiB" in page and "32.0 MiB" in str(found)
+        page.count('class="k-fill k-arm4"') == 1 and "32.0 MiB" in page and "32.0 MiB" in str(found)
     )
+
+
+def test_memory_that_a_switch_adds_has_the_colour_of_what_is_added() -> None:
+    page = {}
+    for memory in (0.5, 2.0):
+        more = figure("as_tensor", memory=memory, peak=64.0 * 2**20)
+        found = waterfall(Choices().with_choice(Choice(more, kept=True)), None, images=20_000)
+        page[memory] = html(found).count('class="k-fill k-slower"')
+    assert page[2.0] == page[0.5] + 1
+
+
+def test_what_is_compiled_is_not_in_a_figure_and_is_in_a_run() -> None:
+    compiled, other = (advice(figure(name, 1.3)) for name in ("compile", "as_tensor"))
+    assert "Your run compiles, too" in compiled and "compiles" not in other
 
 
 def test_a_switch_for_memory_opens_on_memory_and_names_its_price(
@@ -1170,7 +1184,7 @@ def test_a_switch_for_memory_opens_on_memory_and_names_its_price(
     assert shown.waterfall.saves == "memory" and measured("as_tensor").waterfall.saves == "time"
     page = shown._repr_html_()
     # Half of the thick bar is left, and the thin one has the seconds.
-    assert bars(page)[-2:] == [("312", "fill k-arm3"), ("312", "floor")]
+    assert bars(page)[-2:] == [("312", "fill k-arm4"), ("312", "floor")]
     assert "64.0 MiB → 32.0 MiB" in page and "less memory" in page
     # No factor of memory beside one of time.
     assert "50 % of the memory; its time: 1.25 times as long" in page
@@ -1393,7 +1407,9 @@ def test_stars_are_for_what_the_script_took(
     assert (other.waterfall.stars.won, other.waterfall.stars.new) == (1, 0)
     assert other.waterfall.run is None and "estimated" in other.waterfall.caption()
     runs[0] = 0.1
+    estimate = other.waterfall.of_your_script()
     other.run()
+    assert estimate.startswith("about ") and f"The estimate was {estimate}." in other.said
     assert runs[-1] == ("data_loading", "as_tensor")
     assert (other.waterfall.stars.won, other.waterfall.stars.new) == (3, 2)
     # A slower run takes none away.

@@ -149,5 +149,7 @@ function reason(state) {
     return "The GPU is busy with long kernels: launches hide behind them.";
   }
   if (left(state) === 1) return "Only launches are saved: long kernels stay as they are.";
-  return state.changes === "nothing" ? "" : "From the second shape on the code is for any shape.";
+  if (state.changes === "nothing") return "";
+  if (graphs) return "A graph has one shape: each new one is captured anew.";
+  return "From the second shape on the code is for any shape.";
 }
