@@ -147,7 +147,7 @@ def test_run_shows_live_numbers_and_leaves_its_result_in_the_notebook(
     code.wait_for()
     call, sweep = code.inner_text().splitlines()
     assert call == "lab.run(double=True, size=128, kind='sum', baseline={'size': 128}, seconds=1)"
-    assert sweep.startswith("lab.sweep('double', ")
+    assert sweep.startswith("lab.sweep('size', double=True")
     opened.screenshot("panel-before", panel.root)
     panel.button("more").click()
 
