@@ -37,6 +37,8 @@ def work(seconds):
 """
 # Seconds for which a program that waits for nothing keeps the interpreter from a thread that looks.
 HELD = 0.05
+# A right answer, too, has few looks then, and beside other programs at times too few.
+TRIES = 3
 # The thread in which the check calls a sampler.
 CALLER = "check of sample"
 
@@ -58,8 +60,11 @@ def check_23_sample(answer: Sample) -> None:
     _lines(found)
     _seconds(found, took)
     _pauses(looks, took, 0.005)
-    with _held():
-        found, _, took = _sampled(answer, _program("work"), 0.005)
+    for _ in range(TRIES):
+        with _held():
+            found, _, took = _sampled(answer, _program("work"), 0.005)
+        if _is_whole(found, took):
+            break
     _whole(found, took, ", in which a look often had to wait for its turn")
     with _caught() as late:
         _error(answer)
@@ -194,9 +199,13 @@ def _lines(found: Any) -> None:
         raise NotYet(f"{sorted(unknown, key=str)} are no lines in which {PROGRAM} spends its time")
 
 
+def _is_whole(found: Mapping[int, float], took: float) -> bool:
+    return 0.5 * took < sum(found.values()) < 1.5 * took
+
+
 def _whole(found: Mapping[int, float], took: float, which: str = "") -> None:
-    whole = sum(found.values())
-    if not 0.5 * took < whole < 1.5 * took:
+    if not _is_whole(found, took):
+        whole = sum(found.values())
         raise NotYet(
             f"your lines add up to {whole:.3g}, and the program took {took:.3g} s{which}: a look "
             "counts for the seconds since the last one"

@@ -77,7 +77,8 @@ def test_a_right_answer_passes(
     threads = set(threading.enumerate())
     assert lab.CHECK(answer) is True
     assert capsys.readouterr().out.startswith("✓ ")
-    assert set(threading.enumerate()) == threads
+    # One that a wrong answer before it has left may end meanwhile.
+    assert not set(threading.enumerate()) - threads
     assert len(lab.WRONG) >= 3
 
 
