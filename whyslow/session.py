@@ -275,7 +275,8 @@ class Session:
         # The largest share may take a little more.
         left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
         steps = left / (self.subject.step_seconds * max(1, experiment.samples))
-        if steps < STEPS:
+        # A single pair is only for the largest share.
+        if steps < (STEPS if self.tried else STEPS - 2):
             self.checked[experiment.name] = self._too_slow(rest * STEPS, experiment.compiles)
             return 0.0
         # Less than its part, since to warm up takes time, too; but not for the largest share.
@@ -285,7 +286,7 @@ class Session:
         with preserve_state(*self.restoration.items), self._may_fail(experiment.name):
             others = Others()
             room = seconds / self.subject.step_seconds
-            few = max(2, int(room - 1) // 2) if room < MANY else 0
+            few = max(1 + (steps >= STEPS), int(room - 1) // 2) if room < MANY else 0
             result = experiment.run(self.subject.serve(), seconds, few)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
@@ -297,6 +298,9 @@ class Session:
                 [finding] = self._placed([experiment.finding(result)], experiment.part)
                 self.found.append(finding)
                 return finding.share
+            elif result.pairs == 1:
+                gain = f"{result.speedup:.2f}x"
+                self.notes.append(f"{experiment.name}: only tried in one pair, {gain}")
         return 0.0
 
     @contextmanager

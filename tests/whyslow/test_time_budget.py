@@ -88,10 +88,20 @@ def test_where_not_even_one_pair_fits_the_first_line_says_so(clock, seconds):
     step, data = slow_step(clock, seconds, foreach=False)
     found = whyslow.diagnose(step, data, seconds=20)
     assert clock() <= max(30, seconds)
-    assert LOOP in found.unmeasured and LOOP not in found.looked_for
+    tried = LOOP in found.looked_for
+    assert (LOOP in found.unmeasured) is not tried
     first = str(found).splitlines()[0]
-    assert LOOP in first.partition("Not measured:")[2]
-    assert "seconds=" in found.unmeasured[LOOP]
+    assert tried or LOOP in first.partition("Not measured:")[2]
+    assert tried or "seconds=" in found.unmeasured[LOOP]
+    assert tried is (seconds == 5.0)
+
+
+def test_a_single_pair_is_told_and_is_no_finding(clock):
+    step, data = slow_step(clock, 5.0, foreach=False)
+    found = whyslow.diagnose(step, data, seconds=20)
+    # Two to look, one that warms up, and a pair.
+    assert (clock.steps, len(found)) == (5, 0)
+    assert any(note.startswith(f"{LOOP}: only tried in one pair") for note in found.notes)
 
 
 def test_a_short_step_keeps_the_budget_too(clock):
