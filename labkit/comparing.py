@@ -166,7 +166,7 @@ def budget(seconds: float | None) -> float:
     ValueError for one that is not positive and finite, TypeError for what is no number.
     """
     if seconds is None:
-        seconds = pick(cpu=10.0, test=0.5)
+        seconds = pick(cpu=10.0, test=0.2)
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise TypeError(f"seconds={seconds!r}: use a positive time budget in seconds, a number")
     if not seconds > 0 or math.isinf(seconds):

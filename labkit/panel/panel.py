@@ -87,7 +87,7 @@ class LabPanel:
             raise TypeError(f"picture={picture!r}: give a function from a result to SVG or HTML")
         mode = opening_mode(lab, opens)
         if seconds is None:
-            seconds = 1 if test_size() else 10
+            seconds = 0.25 if test_size() else 10
         self.lab = lab
         self.controls = make_controls(lab)
         self.scenarios = scenario_buttons(lab)

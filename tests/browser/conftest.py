@@ -1,6 +1,6 @@
 """Fixtures of the browser tests.
 
-One JupyterLab and one Chromium for all of them, one page for each test.
+One JupyterLab and one Chromium for all of them, a page for each module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.forked import Forks
 
-from .harness import CHROMIUM_FLAGS, JupyterServer, NotebookPage, find_chromium, running_server
+from .harness import (
+    CHROMIUM_FLAGS,
+    VIEWPORT,
+    JupyterServer,
+    NotebookPage,
+    find_chromium,
+    running_server,
+)
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +61,19 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     opened.close()
 
 
-@pytest.fixture
-def lab_page(
+@pytest.fixture(scope="module")
+def page_with_lab(
     browser: Browser, context: BrowserContext, server: JupyterServer
 ) -> Iterator[NotebookPage]:
     page = NotebookPage(server, browser, context=context)
     yield page
     page.close()
+
+
+@pytest.fixture
+def lab_page(page_with_lab: NotebookPage) -> Iterator[NotebookPage]:
+    """JupyterLab without a notebook: started once for a module, since that takes seconds."""
+    page_with_lab.page.set_viewport_size(VIEWPORT)
+    page_with_lab.console.clear()
+    yield page_with_lab
+    page_with_lab.leave()

@@ -43,6 +43,7 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
 ]
+VIEWPORT = {"width": 1300, "height": 1000}
 # No windowing: cells scrolled out of sight would lose their DOM nodes, and with them their widgets.
 OVERRIDES = {
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
@@ -384,8 +385,8 @@ class NotebookPage:
         self,
         server: JupyterServer,
         browser: Browser,
-        width: int = 1300,
-        height: int = 1000,
+        width: int = VIEWPORT["width"],
+        height: int = VIEWPORT["height"],
         scale: float = 1,
         context: BrowserContext | None = None,
     ) -> None:
@@ -404,6 +405,7 @@ class NotebookPage:
         )
         self.page.on("pageerror", lambda error: self.console.append(str(error)))
         self.path: str | None = None
+        self._started = False
 
     def _js(self, body: str, argument: Any = None) -> Any:
         """Run ``body`` with ``app``, the notebook's ``widget`` (when one is open) and ``argument``
@@ -423,18 +425,27 @@ class NotebookPage:
     def open(self, source: Path | list[str], name: str | None = None) -> None:
         """Open a copy of a notebook (or one of these code cells) and wait for its kernel."""
         path = self.server.add(source, name)
-        # A workspace of its own: else JupyterLab opens what the former test had open.
-        self.page.goto(
-            f"{self.server.url}/lab/workspaces/{secrets.token_hex(4)}?token={self.server.token}"
-        )
-        self._start_app()
+        if not self._started:
+            # A workspace of its own: else JupyterLab opens what the former test had open.
+            workspace = f"{self.server.url}/lab/workspaces/{secrets.token_hex(4)}"
+            self.page.goto(f"{workspace}?token={self.server.token}")
+            self._start_app()
+            self._js("app.shell.collapseLeft();")
+            self._started = True
         self.path = path
         self._js(
-            "app.shell.collapseLeft();"
             "await app.commands.execute('docmanager:open', {path: argument, factory: 'Notebook'});",
             path,
         )
         self._wait_ready()
+
+    def leave(self) -> None:
+        """Close the notebook and end its kernel; another one can be opened."""
+        if self.path is None:
+            return
+        # `dispose`, as `close` would ask whether to save what was changed.
+        self._js("await widget.sessionContext.shutdown(); widget.dispose();")
+        self.path = None
 
     def _wait_ready(self) -> None:
         self.page.wait_for_function(

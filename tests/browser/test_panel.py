@@ -146,7 +146,9 @@ def test_run_shows_live_numbers_and_leaves_its_result_in_the_notebook(
     code = panel.root.locator(".labkit-source", has_text="size=128")
     code.wait_for()
     call, sweep = code.inner_text().splitlines()
-    assert call == "lab.run(double=True, size=128, kind='sum', baseline={'size': 128}, seconds=1)"
+    assert (
+        call == "lab.run(double=True, size=128, kind='sum', baseline={'size': 128}, seconds=0.25)"
+    )
     assert sweep.startswith("lab.sweep('size', double=True")
     opened.screenshot("panel-before", panel.root)
     panel.button("more").click()
