@@ -63,6 +63,8 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 _SECONDS = 0.3
 # Of a product of the smallest size, before its type is taken for slow.
 _TRIES = 3
+# Columns of the first product that is timed, and of the largest.
+_SIZES = {"cpu": (64, 2048), "accelerator": (1024, 8192)}
 # The rates of products on the card, by precision: the type, and whether CUDA may round it to TF32.
 _PRECISIONS = {
     "float32": (torch.float32, False),
@@ -193,9 +195,7 @@ def matmul_rate(
     it does in convolutions unless told otherwise.
     """
     device = device or pick_device()
-    size, largest = (1024, 8192)
-    if device.type == "cpu":
-        size, largest = (64, 2048)
+    size, largest = _SIZES["cpu" if device.type == "cpu" else "accelerator"]
     best, tries = 0.0, 0
     with preserve_rng(), preserve_flags(), torch.no_grad():
         torch.set_float32_matmul_precision("high" if tf32 else "highest")

@@ -23,6 +23,7 @@ machine = importlib.import_module("course.machine")
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurements of a few milliseconds."""
     monkeypatch.setattr(machine, "_SECONDS", 0.01)
+    monkeypatch.setattr(machine, "_SIZES", {"cpu": (64, 2048), "accelerator": (64, 2048)})
     seconds = machine._seconds
     monkeypatch.setattr(
         machine,
