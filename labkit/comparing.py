@@ -23,7 +23,6 @@ from labkit.arm import Arm, LocalArm
 from labkit.device import pick
 from labkit.restore import Restoration, giving_back, preserve_flags, preserve_rng, restoring
 from labkit.restore.collector import frozen_heap
-from labkit.restore.modes import preserve_modes
 from labkit.results import Comparison, Measurement, Workload
 from labkit.turn import TURN
 
@@ -135,7 +134,7 @@ def measuring(threads: int | None) -> Iterator[None]:
     thread = threading.current_thread()
     with giving_back(partial(TURN.give_back_to, TURN.depth_of(thread), thread)):
         TURN.take(thread)
-        with frozen_heap(), preserve_rng(), preserve_flags(), preserve_modes():
+        with frozen_heap(), preserve_rng(), preserve_flags():
             if threads is not None:
                 torch.set_num_threads(threads)
             yield

@@ -14,15 +14,12 @@ from labkit.text import format_bytes
 
 # Of what is free on an accelerator, copies may take this part: the steps need the rest.
 PART = 0.1
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def bytes_of(item: torch.Tensor) -> int:
     """Bytes of a tensor; of a sparse one those of its entries, without their places."""
     if item.layout is torch.sparse_coo:
         return item.detach()._values().nbytes
-    if item.layout in COMPRESSED:
-        return item.detach().values().nbytes
     return item.nbytes
 
 

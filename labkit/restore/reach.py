@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dis
 import functools
+import gc
 import io
 import queue
 import sys
@@ -44,7 +45,7 @@ MOST_ENTRIES = 10_000
 _SIMPLE = (str, bytes, int, float, complex, type(None))
 _PLAIN = (*_SIMPLE, Dataset, types.ModuleType)
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
-_WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_WRAPPERS = (functools.partial, staticmethod, classmethod, property, functools.cached_property)
 # Of Python's own library, what holds what the reader puts in.
 _HOLDERS = (types.SimpleNamespace, argparse.Namespace, type(functools.cache(len)))
 
@@ -179,6 +180,9 @@ class Walk:
     def _tuple(self, place: _Place) -> Inside:
         return _numbered(place.item)
 
+    def _wrapper(self, place: _Place) -> Inside:
+        return _numbered(gc.get_referents(place.item))
+
     def _running(self, place: _Place) -> Inside:
         """A generator function that is under way: where it stands cannot be put back."""
         item, name = place.item, place.name
@@ -199,11 +203,6 @@ class Walk:
         self.beyond[place.name] = "a CUDA graph"
         self.trainings[place.name] = [place.item]
         return ()
-
-    def _partial(self, place: _Place) -> Inside:
-        item = place.item
-        yield "func", item.func
-        yield from _numbered([*item.args, *item.keywords.values()])
 
     def _method(self, place: _Place) -> Inside:
         yield "self", place.item.__self__
@@ -236,10 +235,6 @@ class Walk:
                 yield name, value
         for base in kind.__bases__:
             yield base.__name__, base
-
-    def _wrapper(self, place: _Place) -> Inside:
-        for name in ("__func__", "fget", "fset", "func"):
-            yield name, getattr(place.item, name, None)
 
     def _object(self, place: _Place) -> Inside:
         self.items.append(place.item)
@@ -298,10 +293,9 @@ _KINDS: list[tuple[Callable[[Any], bool], Look]] = [
     (_is(DataLoader), Walk._loader),
     (_is(*CONTAINERS), Walk._container),
     (_is(tuple), Walk._tuple),
+    (_is(*_WRAPPERS), Walk._wrapper),
     (_is(types.GeneratorType), Walk._running),
     (is_graph, Walk._graph),
-    (_is(functools.partial), Walk._partial),
-    (_is(*_WRAPPERS), Walk._wrapper),
     (_is(io.IOBase, queue.Queue, queue.SimpleQueue), Walk._beyond),
     (_is_own_object, Walk._object),
     (_is(Iterator), Walk._beyond),

@@ -11,7 +11,6 @@ import torch
 
 from labkit.restore.bindings import keeping_attributes
 from labkit.restore.contents import BUFFERS, CONTAINERS, keeping
-from labkit.restore.memory import COMPRESSED
 from labkit.restore.undo import PutBack
 
 # By bytes. They compare bit by bit, also zeros of both signs and what is no number.
@@ -42,20 +41,8 @@ def keeping_state(item: Any, copies: str | None) -> PutBack:
 
 def _rewrite(array: np.ndarray, before: np.ndarray) -> None:
     """Only where bits differ: its memory may be a file's, or closed to writing by now."""
-    if array.dtype == object:
-        alike = all(one is two for one, two in zip(array.flat, before.flat, strict=True))
-    else:
-        alike = array.tobytes() == before.tobytes()
-    if not alike:
+    if array.tobytes() != before.tobytes():
         array[...] = before
-
-
-def _each_entry_once(tensor: torch.Tensor) -> torch.Tensor:
-    """Of expanded dimensions the first entry: copy_ refuses to write the same memory twice."""
-    for dimension, stride in enumerate(tensor.stride()):
-        if stride == 0:
-            tensor = tensor.narrow(dimension, 0, min(1, tensor.size(dimension)))
-    return tensor
 
 
 def _keeping_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
@@ -64,19 +51,13 @@ def _keeping_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
     grad, trained = None, tensor.requires_grad
     if tensor.is_leaf:
         grad = tensor.grad
-    once = data
-    if data.layout is torch.strided:
-        once = _each_entry_once(data)
     # Of a tensor without data there is nothing to copy to another device.
-    where = once.device if once.is_meta else copies or once.device
-    value = once.to(where, copy=True)
+    where = data.device if data.is_meta else copies or data.device
+    value = data.to(where, copy=True)
 
     def put_back() -> None:
-        if once.layout in COMPRESSED and once._nnz() != value._nnz():
-            # copy_ refuses another number of entries.
-            once.resize_as_sparse_(value)
-        if not _same_bits(once, value):
-            once.copy_(value)
+        if not _same_bits(data, value):
+            data.copy_(value)
         if not _same_memory(tensor, data):
             tensor.data = data
         if tensor.is_leaf and tensor.grad is not grad:
@@ -100,11 +81,10 @@ def _same_memory(tensor: torch.Tensor, data: torch.Tensor) -> bool:
 
 def _same_bits(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
     """Whether they surely are: memory may be a file's, or a graph's that was built before."""
-    plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
-    if not plain or tensor.is_meta or tensor.is_quantized:
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_meta:
         return False
     tensor = tensor.to(copy.device)
     if tensor.is_complex():
         tensor, copy = torch.view_as_real(tensor), torch.view_as_real(copy)
-    integer = _INTEGERS.get(tensor.element_size())
-    return integer is not None and torch.equal(tensor.view(integer), copy.view(integer))
+    integer = _INTEGERS[tensor.element_size()]
+    return torch.equal(tensor.view(integer), copy.view(integer))

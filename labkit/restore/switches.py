@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.overrides import _pop_mode as leave_function_mode
+from torch.utils._python_dispatch import _pop_mode as leave_dispatch_mode
 
 from labkit.device import current_index
 from labkit.restore.undo import giving_back
@@ -51,9 +53,26 @@ def set_torch_flags(flags: Flags) -> None:
 
 @contextmanager
 def preserve_flags() -> Iterator[None]:
-    """Give back torch's process-wide switches as they were."""
-    with giving_back(partial(set_torch_flags, torch_flags())):
+    """Give back torch's process-wide switches as they were, and leave modes that are still open.
+
+    An interrupt may strike when a mode is about to be left: torch would then go on to count, or to
+    keep, all that the program computes.
+    """
+    with giving_back(partial(_put_back, torch_flags(), *_open_modes())):
         yield
+
+
+def _open_modes() -> tuple[int, int]:
+    return torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()
+
+
+def _put_back(flags: Flags, dispatch_modes: int, function_modes: int) -> None:
+    # First: a default device is a mode, too.
+    set_torch_flags(flags)
+    while torch._C._len_torch_dispatch_stack() > dispatch_modes:
+        leave_dispatch_mode()
+    while torch._C._len_torch_function_stack() > function_modes:
+        leave_function_mode()
 
 
 def _attribute(owner: Any, name: str) -> Switch:
