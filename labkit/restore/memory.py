@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 from labkit.text import format_bytes
@@ -57,13 +56,6 @@ def free_bytes(device: str) -> int | None:
     """Bytes that are free on a device; None where that is unknown."""
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[0])
-    if device != "cpu":
-        return None
-    table = Path("/proc/meminfo")
-    if table.exists():
-        for line in table.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    if "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if device == "cpu":
+        return int(psutil.virtual_memory().available)
     return None
