@@ -8,11 +8,11 @@ took from the driver is right, the pool included.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -24,10 +24,8 @@ class Replays:
     count: int = 0
 
 
-# Those who watch now, in any thread, and what stands in the place of ``replay`` meanwhile.
+# Those who watch now.
 _watching: list[Replays] = []
-_exchanged = ExitStack()
-_lock = threading.Lock()
 
 
 @contextmanager
@@ -38,27 +36,13 @@ def watched_replays() -> Iterator[Replays]:
     inside another watch.
     """
     seen = Replays()
-    _begin(seen)
-    try:
-        yield seen
-    finally:
-        _end(seen)
-
-
-def _begin(seen: Replays) -> None:
-    with _lock:
-        _watching.append(seen)
-        if len(_watching) == 1:
-            for kind in _kinds_of_graphs():
-                _exchanged.enter_context(_counted(kind))
-
-
-def _end(seen: Replays) -> None:
-    with _lock:
-        _watching.remove(seen)
-        # Whoever came first may be the first to leave.
+    with ExitStack() as stack:
         if not _watching:
-            _exchanged.close()
+            for kind in _kinds_of_graphs():
+                stack.enter_context(patch.object(kind, "replay", _counted(kind.replay)))
+        _watching.append(seen)
+        stack.callback(_watching.remove, seen)
+        yield seen
 
 
 def _kinds_of_graphs() -> list[Any]:
@@ -72,22 +56,10 @@ def is_graph(item: Any) -> bool:
     return isinstance(item, tuple(_kinds_of_graphs()))
 
 
-@contextmanager
-def _counted(kind: Any) -> Iterator[None]:
-    """Put a method in the place of ``replay`` that tells whoever watches, and replays."""
-    replay: Callable[[Any], None] = kind.replay
-    inherited = "replay" not in vars(kind)
-
+def _counted(replay: Callable[[Any], None]) -> Callable[[Any], None]:
     def tell_and_replay(graph: Any) -> None:
-        for seen in tuple(_watching):
+        for seen in _watching:
             seen.count += 1
         replay(graph)
 
-    kind.replay = tell_and_replay
-    try:
-        yield
-    finally:
-        if inherited:
-            del kind.replay
-        else:
-            kind.replay = replay
+    return tell_and_replay
