@@ -169,12 +169,12 @@ def _sweep(
 ) -> tuple[Array, float | None]:
     """The losses, all finite, and the learning rate at which the test stopped, if it did."""
     shares = _shares(optimizer)
-    record = _Record(len(lrs))
+    returned: list[torch.Tensor] = []
     for i, lr in enumerate(lrs.tolist()):
         _set_rates(optimizer, lr, shares)
-        record.add(step())
+        returned.append(_copied(step()))
         if i % CHECK_EVERY == 0 or i == len(lrs) - 1:
-            losses = record.read()
+            losses = np.array(torch.stack(returned).tolist())
             bar.update(len(losses) - bar.n)
             if not np.isfinite(losses[0]):
                 at = f"at the first step (lr={lrs[0]:g}), before any training"
@@ -206,34 +206,21 @@ def _set_rates(optimizer: Optimizer, lr: float, shares: list[float]) -> None:
             group["lr"] = lr * share
 
 
-class _Record:
-    """The losses of all steps, kept on their device: nothing waits for them until they are read."""
+def _copied(returned: Loss) -> torch.Tensor:
+    """The loss, on its device: nothing waits for it, and the step may reuse its tensor.
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._count = 0
-        self._losses = torch.empty(0)
-        self._places: tuple[torch.Tensor, ...] = ()
-
-    def add(self, returned: Loss) -> None:
-        """Copy a loss, so that the step may reuse its tensor. ValueError where it is none."""
-        loss = returned
-        if isinstance(loss, Real):
-            loss = torch.tensor(float(loss), dtype=torch.float64)
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
-            expected = "a real tensor of one element or a number"
-            raise ValueError(f"step() returned {loss!r}: expected its loss, {expected}")
-        if not self._places:
-            kind = torch.promote_types(loss.dtype, torch.float32)
-            self._losses = torch.empty(self._steps, dtype=kind, device=loss.device)
-            # All at once: an index for each step would cost more than the copy.
-            self._places = self._losses.unbind()
-        self._places[self._count].copy_(loss.detach().reshape(()))
-        self._count += 1
-
-    def read(self) -> Array:
-        """The losses so far."""
-        return np.array(self._losses[: self._count].tolist())
+    ValueError where it is none.
+    """
+    loss = (
+        torch.tensor(float(returned), dtype=torch.float64)
+        if isinstance(returned, Real)
+        else returned
+    )
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
+        expected = "a real tensor of one element or a number"
+        raise ValueError(f"step() returned {returned!r}: expected its loss, {expected}")
+    kind = torch.promote_types(loss.dtype, torch.float32)
+    return loss.detach().to(kind, copy=True).reshape(())
 
 
 def lr_find_figure(result: LRFindResult, *, dark: bool = False) -> Figure:
