@@ -16,7 +16,7 @@ from labkit.restore.undo import giving_back
 
 # The value of a switch: what its getter returns and its setter takes.
 Flags = dict[str, Any]
-Switch = tuple[Callable[[], Any], Callable[[Any], None]]
+Switch = tuple[Callable[[], Any], Callable[[Any], object]]
 
 
 def torch_flags() -> Flags:
@@ -83,21 +83,9 @@ def _anomaly() -> tuple[bool, bool]:
     return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
 
 
-def _set_anomaly(value: tuple[bool, bool]) -> None:
-    torch.autograd.set_detect_anomaly(*value)
-
-
 def _deterministic() -> tuple[bool, bool]:
     on = torch.are_deterministic_algorithms_enabled()
     return on, torch.is_deterministic_algorithms_warn_only_enabled()
-
-
-def _set_deterministic(value: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(value[0], warn_only=value[1])
-
-
-def _set_grad_enabled(on: bool) -> None:
-    torch._C._set_grad_enabled(on)
 
 
 def _default_device() -> torch.device | None:
@@ -106,10 +94,7 @@ def _default_device() -> torch.device | None:
     `torch.get_default_device` does not tell "cpu" from none, which slows nothing down.
     """
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    if context is None:
-        return None
-    device: torch.device = context.device
-    return device
+    return None if context is None else context.device
 
 
 def _saved_tensors_hooks() -> Any:
@@ -135,10 +120,13 @@ def _switches() -> dict[str, Switch]:
         "current_device": (current_index, torch.accelerator.set_device_index),
         "default_device": (_default_device, torch.set_default_device),
         "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
-        "grad_enabled": (torch.is_grad_enabled, _set_grad_enabled),
-        "anomaly": (_anomaly, _set_anomaly),
+        "grad_enabled": (torch.is_grad_enabled, torch._C._set_grad_enabled),
+        "anomaly": (_anomaly, lambda value: torch.autograd.set_detect_anomaly(*value)),
         "saved_tensors_hooks": (_saved_tensors_hooks, _leave_hooks),
-        "deterministic": (_deterministic, _set_deterministic),
+        "deterministic": (
+            _deterministic,
+            lambda value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
+        ),
         "float32_matmul_precision": (
             torch.get_float32_matmul_precision,
             torch.set_float32_matmul_precision,
