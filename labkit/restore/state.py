@@ -17,13 +17,10 @@ from labkit.restore.undo import PutBack
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def keeping_state(item: Any, copies: str | None) -> PutBack:
-    """What puts back the item itself, without what it holds; once more does no harm.
-
-    ``copies``: the device where a copy of a tensor waits; None: its own.
-    """
+def keeping_state(item: Any) -> PutBack:
+    """What puts back the item itself, without what it holds; once more does no harm."""
     if isinstance(item, torch.Tensor):
-        return _keeping_tensor(item, copies)
+        return _keeping_tensor(item)
     if isinstance(item, np.ndarray):
         return partial(_rewrite, item, item.copy())
     if isinstance(item, torch.Generator):
@@ -45,15 +42,14 @@ def _rewrite(array: np.ndarray, before: np.ndarray) -> None:
         array[...] = before
 
 
-def _keeping_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
-    """Copy a tensor now; the returned function writes the copy back to the same memory."""
+def _keeping_tensor(tensor: torch.Tensor) -> PutBack:
+    """Copy a tensor now, into the CPU's memory: an accelerator needs its own for the steps."""
     data = tensor.detach().data
     grad, trained = None, tensor.requires_grad
     if tensor.is_leaf:
         grad = tensor.grad
-    # Of a tensor without data there is nothing to copy to another device.
-    where = data.device if data.is_meta else copies or data.device
-    value = data.to(where, copy=True)
+    # A tensor without data has nothing to copy to another device.
+    value = data.to("meta" if data.is_meta else "cpu", copy=True)
 
     def put_back() -> None:
         if not _same_bits(data, value):
