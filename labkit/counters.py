@@ -22,24 +22,20 @@ from labkit.text import format_bytes
 # Operators that allocate, rename or read a tensor without starting a computation; views are known
 # by their schema.
 _NO_LAUNCH = {
-    *(
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "_unsafe_view",
-    ),
-    *(
-        "resize_",
-        "resize_as_",
-        "set_",
-        "_local_scalar_dense",
-        "is_pinned",
-        "is_same_size",
-        "record_stream",
-    ),
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "_unsafe_view",
+    "resize_",
+    "resize_as_",
+    "set_",
+    "_local_scalar_dense",
+    "is_pinned",
+    "is_same_size",
+    "record_stream",
 }
 _COPIES = {"_to_copy", "copy", "copy_"}
 _INDEXING = {"index", "index_put", "index_put_"}
