@@ -108,13 +108,11 @@ class RemoteArm:
 
     def timeline(self) -> Timeline:
         """That of the first process."""
-        first: Timeline = self._do("timeline")[0]
-        return first
+        return self._do("timeline")[0]
 
     def counters(self) -> Counts:
         """Those of the first process."""
-        counted: Counts = self._do("counters")[0]
-        return counted
+        return self._do("counters")[0]
 
     def release(self) -> None:
         """Release the workload in each process; the processes wait."""

@@ -146,6 +146,5 @@ def _result(line: str) -> Result | None:
     if not line.startswith("{"):
         return None
     with contextlib.suppress(ValueError):
-        result: Result = json.loads(line)
-        return result
+        return json.loads(line)
     return None

@@ -27,7 +27,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from labkit.graphs import is_graph
-from labkit.restore.bindings import (
+from labkit.restore.contents import BUFFERS, CONTAINERS, stored
+from labkit.restore.generators import GENERATORS
+from labkit.restore.own import is_installed_class, is_own_class, is_own_code, is_own_module
+from labkit.restore.state import (
     NOTHING,
     attributes_of,
     content,
@@ -35,9 +38,6 @@ from labkit.restore.bindings import (
     keeping_cell,
     keeping_name,
 )
-from labkit.restore.contents import BUFFERS, CONTAINERS, stored
-from labkit.restore.generators import GENERATORS
-from labkit.restore.own import is_installed_class, is_own_class, is_own_code, is_own_module
 from labkit.restore.undo import PutBack
 
 # Entries of larger containers are not looked into, unless a model or an optimizer owns them.

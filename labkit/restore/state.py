@@ -1,20 +1,26 @@
-"""How an object is put back, by its kind: in place and bit for bit, where it differs."""
+"""How an object or a variable is put back, by its kind: in place and bit for bit, where it
+differs.
+"""
 
 from __future__ import annotations
 
+import copyreg
 import random
+import types
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from labkit.restore.bindings import keeping_attributes
-from labkit.restore.contents import BUFFERS, CONTAINERS, keeping
+from labkit.restore.contents import BUFFERS, CONTAINERS, keeping, refill
 from labkit.restore.undo import PutBack
 
 # By bytes. They compare bit by bit, also zeros of both signs and what is no number.
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# What a variable is bound to while it is not bound.
+NOTHING = object()
+Values = dict[str, Any]
 
 
 def keeping_state(item: Any) -> PutBack:
@@ -84,3 +90,85 @@ def _same_bits(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
         tensor, copy = torch.view_as_real(tensor), torch.view_as_real(copy)
     integer = _INTEGERS[tensor.element_size()]
     return torch.equal(tensor.view(integer), copy.view(integer))
+
+
+# ----------------------------------------------------------------------- variables and attributes
+
+
+def content(cell: types.CellType) -> Any:
+    """What a closure's cell holds; `NOTHING` while it is not bound."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return NOTHING
+
+
+def keeping_cell(cell: types.CellType) -> PutBack:
+    """What binds a variable of a closure as now."""
+    before = content(cell)
+
+    def put_back() -> None:
+        if before is NOTHING and content(cell) is not NOTHING:
+            del cell.cell_contents
+        elif content(cell) is not before:
+            cell.cell_contents = before
+
+    return put_back
+
+
+def keeping_name(name: str, space: Values) -> PutBack:
+    """What binds a variable of a module as now."""
+    before = space.get(name, NOTHING)
+
+    def put_back() -> None:
+        if before is NOTHING:
+            space.pop(name, None)
+        elif space.get(name, NOTHING) is not before:
+            space[name] = before
+
+    return put_back
+
+
+def has_attributes(item: Any) -> bool:
+    """Whether an object has a dictionary of attributes, or slots for them."""
+    return hasattr(item, "__dict__") or bool(_slots(type(item)))
+
+
+def attributes_of(item: Any) -> Values:
+    """The attributes of an object, in its dictionary or in slots; those of a class are its own."""
+    found = dict(getattr(item, "__dict__", {}))
+    if isinstance(item, type):
+        # Python's own change when it likes.
+        return {name: each for name, each in found.items() if not name.startswith("__")}
+    for name in _slots(type(item)):
+        value = getattr(item, name, NOTHING)
+        if value is not NOTHING:
+            found[name] = value
+    return found
+
+
+def _slots(kind: type) -> list[str]:
+    return copyreg._slotnames(kind)  # type: ignore[attr-defined]
+
+
+def keeping_attributes(item: Any) -> PutBack:
+    """What binds the attributes of an object or a class as now.
+
+    Past what the object's class makes of it, as a frozen dataclass that forbids it.
+    """
+    base: Any = type if isinstance(item, type) else object
+    before, slots = attributes_of(item), _slots(type(item))
+
+    def put_back() -> None:
+        if base is object and hasattr(item, "__dict__"):
+            # With their order.
+            named = {name: each for name, each in before.items() if name not in slots}
+            refill(item.__dict__, named)
+        now = attributes_of(item)
+        for name in now.keys() | before:
+            if name not in before:
+                base.__delattr__(item, name)
+            elif now.get(name, NOTHING) is not before[name]:
+                base.__setattr__(item, name, before[name])
+
+    return put_back
