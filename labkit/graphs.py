@@ -9,12 +9,12 @@ took from the driver is right, the pool included.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
-import torch
+from labkit.restore.attributes import exchanged
+from labkit.restore.reach import kinds_of_graphs
 
 
 @dataclass(eq=False)
@@ -36,24 +36,13 @@ def watched_replays() -> Iterator[Replays]:
     inside another watch.
     """
     seen = Replays()
-    with ExitStack() as stack:
-        if not _watching:
-            for kind in _kinds_of_graphs():
-                stack.enter_context(patch.object(kind, "replay", _counted(kind.replay)))
+    kinds = [] if _watching else kinds_of_graphs()
+    with exchanged((kind, "replay", _counted(kind.replay)) for kind in kinds):
         _watching.append(seen)
-        stack.callback(_watching.remove, seen)
-        yield seen
-
-
-def _kinds_of_graphs() -> list[Any]:
-    """The classes of graphs that this build of torch can replay."""
-    candidates = [torch.cuda.CUDAGraph, getattr(torch.accelerator, "Graph", None)]
-    return [kind for kind in candidates if hasattr(kind, "replay")]
-
-
-def is_graph(item: Any) -> bool:
-    """Whether it is a graph that was captured, and is replayed."""
-    return isinstance(item, tuple(_kinds_of_graphs()))
+        try:
+            yield seen
+        finally:
+            _watching.remove(seen)
 
 
 def _counted(replay: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from labkit.graphs import is_graph
 from labkit.restore.contents import BUFFERS, CONTAINERS, stored
 from labkit.restore.generators import GENERATORS
 from labkit.restore.own import is_installed_class, is_own_class, is_own_code, is_own_module
@@ -71,6 +70,12 @@ def generators_of(loader: Any) -> list[Any]:
     for holder in [*holders, batches, getattr(batches, "sampler", None)]:
         found += getattr(holder, "__dict__", {}).values()
     return [each for each in found if isinstance(each, GENERATORS)]
+
+
+def kinds_of_graphs() -> list[Any]:
+    """The classes of CUDA graphs, and the like, that this build of torch can replay."""
+    candidates = [torch.cuda.CUDAGraph, getattr(torch.accelerator, "Graph", None)]
+    return [kind for kind in candidates if hasattr(kind, "replay")]
 
 
 def has_state(item: Any) -> bool:
@@ -295,7 +300,7 @@ _KINDS: list[tuple[Callable[[Any], bool], Look]] = [
     (_is(tuple), Walk._tuple),
     (_is(*_WRAPPERS), Walk._wrapper),
     (_is(types.GeneratorType), Walk._running),
-    (is_graph, Walk._graph),
+    (lambda item: isinstance(item, tuple(kinds_of_graphs())), Walk._graph),
     (_is(io.IOBase, queue.Queue, queue.SimpleQueue), Walk._beyond),
     (_is_own_object, Walk._object),
     (_is(Iterator), Walk._beyond),

@@ -256,7 +256,7 @@ def test_each_watch_counts_the_replays_inside(monkeypatch):
             pass
 
     replay = Graph.replay
-    monkeypatch.setattr(graphs, "_kinds_of_graphs", lambda: [Graph])
+    monkeypatch.setattr(graphs, "kinds_of_graphs", lambda: [Graph])
     with graphs.watched_replays() as one:
         Graph().replay()
         with graphs.watched_replays() as other:

@@ -335,14 +335,11 @@ def test_a_module_without_weights_in_a_generator_is_no_training() -> None:
 
 
 def test_a_graph_writes_where_nobody_sees_it(monkeypatch) -> None:
-    monkeypatch.setattr(reach, "is_graph", None)
-
     class Graph:
         def replay(self) -> None:
             X.mul_(1)
 
-    kinds = [(lambda item: isinstance(item, Graph), reach.Walk._graph), *reach._KINDS]
-    monkeypatch.setattr(reach, "_KINDS", kinds)
+    monkeypatch.setattr(reach, "kinds_of_graphs", lambda: [Graph])
     graph = Graph()
     with pytest.raises(ValueError, match="graph is a CUDA graph that trains"):
         measure(lambda: graph.replay(), seconds=SECONDS)
