@@ -92,10 +92,11 @@ class _Timed:
         return self._guard(lambda: self.arm.block(steps))
 
     def _guard(self, work: Callable[[], float]) -> float | None:
-        with survive(ArmDied) as outcome:
-            return work()
-        self.error = outcome.error
-        self.arm.close()
+        if self.alive:
+            with survive(ArmDied) as outcome:
+                return work()
+            self.error = outcome.error
+            self.arm.close()
         return None
 
     def warm_up(
@@ -128,7 +129,7 @@ class _Timed:
 
     def sprint(self) -> None:
         """Time a short block: the fastest of them is one that nothing interrupted."""
-        if not self.alive or self.arm.device == "cuda" or self.step_seconds > EQUAL_SECONDS:
+        if self.arm.device == "cuda" or self.step_seconds > EQUAL_SECONDS:
             return
         steps = math.ceil(SHORT_SECONDS / max(self.step_seconds, 1e-9))
         elapsed = self._seconds_of(steps)
@@ -143,8 +144,6 @@ class _Timed:
 
     def rebuild(self, seconds: float, random: Random) -> None:
         """Build again, and warm up for ``seconds``, for one block and for two steps at least."""
-        if not self.alive:
-            return
         self.build += 1
 
         def start() -> float:
@@ -159,13 +158,10 @@ class _Timed:
 
     def settle(self) -> None:
         """One step that is not timed: it finds the caches as the other side left them."""
-        if self.alive:
-            self._seconds_of(1)
+        self._seconds_of(1)
 
     def block(self) -> None:
         """Time one block."""
-        if not self.alive:
-            return
         elapsed = self._seconds_of(self.steps)
         if elapsed is not None:
             self.times.append(elapsed / self.steps)
