@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -17,6 +18,25 @@ from labkit.restore.undo import giving_back
 # The value of a switch: what its getter returns and its setter takes.
 Flags = dict[str, Any]
 Switch = tuple[Callable[[], Any], Callable[[Any], object]]
+
+# Switches that are attributes in torch.backends.
+_ATTRIBUTES = (
+    "cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "cudnn.enabled",
+    "cudnn.benchmark",
+    "cudnn.deterministic",
+    "cudnn.allow_tf32",
+    "cudnn.fp32_precision",
+    "mkldnn.enabled",
+    "mkldnn.fp32_precision",
+    "cuda.matmul.fp32_precision",
+    "cudnn.conv.fp32_precision",
+    "cudnn.rnn.fp32_precision",
+    "mkldnn.matmul.fp32_precision",
+    "mkldnn.conv.fp32_precision",
+    "mkldnn.rnn.fp32_precision",
+)
 
 
 def torch_flags() -> Flags:
@@ -114,7 +134,7 @@ def _switches() -> dict[str, Switch]:
     The general ones come first, since setting them overwrites the special ones.
     """
     backends: Any = torch.backends
-    cuda, cudnn, mkldnn = backends.cuda, backends.cudnn, backends.mkldnn
+    cuda = backends.cuda
     switches: dict[str, Switch] = {
         "num_threads": (torch.get_num_threads, torch.set_num_threads),
         "current_device": (current_index, torch.accelerator.set_device_index),
@@ -137,25 +157,9 @@ def _switches() -> dict[str, Switch]:
         "sdp.math": (cuda.math_sdp_enabled, cuda.enable_math_sdp),
         "sdp.cudnn": (cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
     }
-    attributes = [
-        (cuda.matmul, "cuda.matmul", "allow_fp16_reduced_precision_reduction"),
-        (cuda.matmul, "cuda.matmul", "allow_bf16_reduced_precision_reduction"),
-        (cudnn, "cudnn", "enabled"),
-        (cudnn, "cudnn", "benchmark"),
-        (cudnn, "cudnn", "deterministic"),
-        (cudnn, "cudnn", "allow_tf32"),
-        (cudnn, "cudnn", "fp32_precision"),
-        (mkldnn, "mkldnn", "enabled"),
-        (mkldnn, "mkldnn", "fp32_precision"),
-        (cuda.matmul, "cuda.matmul", "fp32_precision"),
-        (cudnn.conv, "cudnn.conv", "fp32_precision"),
-        (cudnn.rnn, "cudnn.rnn", "fp32_precision"),
-        (mkldnn.matmul, "mkldnn.matmul", "fp32_precision"),
-        (mkldnn.conv, "mkldnn.conv", "fp32_precision"),
-        (mkldnn.rnn, "mkldnn.rnn", "fp32_precision"),
-    ]
-    for owner, where, name in attributes:
-        switches[f"{where}.{name}"] = _attribute(owner, name)
+    for path in _ATTRIBUTES:
+        owner, _, name = path.rpartition(".")
+        switches[path] = _attribute(attrgetter(owner)(backends), name)
     return switches
 
 
