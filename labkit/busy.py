@@ -62,9 +62,11 @@ def cores() -> int:
 
 def busy_seconds() -> float:
     """Seconds that this process's cores have worked, for anybody."""
-    seconds = 0.0
-    for number, times in enumerate(psutil.cpu_times(percpu=True)):
-        if number in _numbers():
+    numbers, seconds = _numbers(), 0.0
+    cores_there = psutil.cpu_times(percpu=True)
+    for number, times in enumerate(cores_there):
+        # Cores that are switched off have no place in the list: then numbers are no places.
+        if number in numbers or len(cores_there) == len(numbers):
             # Those of guests, behind the first eight, are in the first two already.
             seconds += sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0)
     return seconds
