@@ -26,7 +26,6 @@ from torch.utils._python_dispatch import (
 )
 from torch.utils._pytree import tree_leaves
 
-from labkit import charts, show
 from labkit.device import pick_device, release_memory
 from labkit.restore.attributes import patched
 from labkit.text import format_bytes
@@ -234,33 +233,6 @@ class MemoryMeter:
         if self.saved_for_backward is not None:
             figures.append(f"saved for backward {format_bytes(self.saved_for_backward)}")
         return f"MemoryMeter on {self.device}: {', '.join(figures)}"
-
-    def _repr_html_(self) -> str:
-        figures = {
-            "peak": self.peak,
-            "at the end": self.current,
-            "saved for backward": self.saved_for_backward,
-            "reserved": self.reserved,
-        }
-        bars = []
-        for label, size in figures.items():
-            if size is not None:
-                tone = "candidate" if label == "peak" else "baseline"
-                bars.append(show.Bar(label, size, format_bytes(size), tone=tone))
-        return show.result(
-            show.sentence(self.sentence),
-            show.note("Memory of live tensors"),
-            charts.bars(self.sentence, bars),
-        )
-
-    @property
-    def sentence(self) -> str:
-        """What the block needed, in one sentence."""
-        words = f"At its peak the block held {format_bytes(self.peak)} on {self.device}"
-        if self.saved_for_backward is not None:
-            saved = format_bytes(self.saved_for_backward)
-            words += f"; autograd saved up to {saved} for backward"
-        return f"{words}."
 
     @property
     def peak(self) -> int:
