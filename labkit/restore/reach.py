@@ -29,15 +29,7 @@ from torch.utils.data import DataLoader, Dataset
 from labkit.restore.contents import BUFFERS, CONTAINERS, stored
 from labkit.restore.generators import GENERATORS
 from labkit.restore.own import is_installed_class, is_own_class, is_own_code, is_own_module
-from labkit.restore.state import (
-    NOTHING,
-    attributes_of,
-    content,
-    has_attributes,
-    keeping_cell,
-    keeping_name,
-)
-from labkit.restore.undo import PutBack
+from labkit.restore.state import NOTHING, Name, attributes_of, content, has_attributes
 
 # Entries of larger containers are not looked into, unless a model or an optimizer owns them.
 MOST_ENTRIES = 10_000
@@ -86,14 +78,13 @@ def has_state(item: Any) -> bool:
 class Walk:
     """From object to object, the nearest first; what was found grows with each `look`.
 
-    ``items``: objects to put back, each by itself, as what they hold is listed, too; ``variables``:
-    what binds those as before that functions may bind anew. ``beyond``: what cannot be put back, in
-    words, by name; ``trainings``: of that, what trains, with what it trains.
+    ``items``: objects to put back, each by itself, as what they hold is listed, too; among them
+    variables that functions may bind anew. ``beyond``: what cannot be put back, in words, by name;
+    ``trainings``: of that, what trains, with what it trains.
     """
 
     def __init__(self) -> None:
         self.items: list[Any] = []
-        self.variables: list[PutBack] = []
         self.beyond: dict[str, str] = {}
         self.trainings: dict[str, list[Any]] = {}
         # Keeps them alive, so that an id stays its object's own.
@@ -218,7 +209,7 @@ class Walk:
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closure = {}
         for name, cell in cells:
-            self.variables.append(keeping_cell(cell))
+            self.items.append(cell)
             if content(cell) is not NOTHING:
                 closure[name] = content(cell)
         yield from closure.items()
@@ -290,7 +281,7 @@ _KINDS: list[tuple[Callable[[Any], bool], Look]] = [
     (_is(*_PLAIN), Walk._nothing),
     (_is(torch.Tensor), Walk._tensor),
     (_is(np.ndarray), Walk._array),
-    (_is(*GENERATORS, *BUFFERS), Walk._itself),
+    (_is(*GENERATORS, *BUFFERS, types.CellType, Name), Walk._itself),
     (_is(types.FunctionType), Walk._function),
     (_is(*_METHODS), Walk._method),
     (_is(type), Walk._class),
@@ -337,7 +328,7 @@ def _of_code(
         named, imported = _named_by(each)
         for name in named:
             item = space.get(name)
-            walk.variables.append(keeping_name(name, space))
+            walk.items.append(Name(name, space))
             modules.append(item)
             yield name, item
         modules += map(sys.modules.get, imported)
@@ -363,7 +354,7 @@ def _of_modules(modules: list[Any], names: set[str], walk: Walk) -> Inside:
         seen.add(id(module))
         space = vars(module)
         for name in sorted(names):
-            walk.variables.append(keeping_name(name, space))
+            walk.items.append(Name(name, space))
             modules.append(space.get(name))
             yield name, space.get(name)
 

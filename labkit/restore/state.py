@@ -8,7 +8,7 @@ import copyreg
 import random
 import types
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,13 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # What a variable is bound to while it is not bound.
 NOTHING = object()
 Values = dict[str, Any]
+
+
+class Name(NamedTuple):
+    """A variable of a module."""
+
+    name: str
+    space: Values
 
 
 def keeping_state(item: Any) -> PutBack:
@@ -39,7 +46,11 @@ def keeping_state(item: Any) -> PutBack:
         return partial(item.setstate, item.getstate())
     if isinstance(item, (*CONTAINERS, *BUFFERS)):
         return keeping(item)
-    return keeping_attributes(item)
+    if isinstance(item, types.CellType):
+        return _keeping_cell(item)
+    if isinstance(item, Name):
+        return _keeping_name(*item)
+    return _keeping_attributes(item)
 
 
 def _rewrite(array: np.ndarray, before: np.ndarray) -> None:
@@ -103,8 +114,7 @@ def content(cell: types.CellType) -> Any:
         return NOTHING
 
 
-def keeping_cell(cell: types.CellType) -> PutBack:
-    """What binds a variable of a closure as now."""
+def _keeping_cell(cell: types.CellType) -> PutBack:
     before = content(cell)
 
     def put_back() -> None:
@@ -116,8 +126,7 @@ def keeping_cell(cell: types.CellType) -> PutBack:
     return put_back
 
 
-def keeping_name(name: str, space: Values) -> PutBack:
-    """What binds a variable of a module as now."""
+def _keeping_name(name: str, space: Values) -> PutBack:
     before = space.get(name, NOTHING)
 
     def put_back() -> None:
@@ -151,11 +160,8 @@ def _slots(kind: type) -> list[str]:
     return copyreg._slotnames(kind)  # type: ignore[attr-defined]
 
 
-def keeping_attributes(item: Any) -> PutBack:
-    """What binds the attributes of an object or a class as now.
-
-    Past what the object's class makes of it, as a frozen dataclass that forbids it.
-    """
+def _keeping_attributes(item: Any) -> PutBack:
+    """Past what the object's class makes of it, as a frozen dataclass that forbids it."""
     base: Any = type if isinstance(item, type) else object
     before, slots = attributes_of(item), _slots(type(item))
 

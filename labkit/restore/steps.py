@@ -77,9 +77,7 @@ class Restoration:
         """Copy what was found since the last time."""
         items = self._walk.items[self._kept :]
         check_room(items)
-        self._undo += self._walk.variables
         self._undo += map(keeping_state, items)
-        self._walk.variables.clear()
         self._kept += len(items)
 
 
