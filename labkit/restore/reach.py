@@ -259,10 +259,6 @@ def _is_own_object(item: Any) -> bool:
     return has_attributes(item) and (isinstance(item, _HOLDERS) or is_own_class(type(item)))
 
 
-def _is_a_library_s(item: Any) -> bool:
-    return is_installed_class(type(item))
-
-
 _BEYOND = {
     io.IOBase: "a file",
     queue.Queue: "a queue",
@@ -295,7 +291,7 @@ _KINDS: list[tuple[Callable[[Any], bool], Look]] = [
     (_is(io.IOBase, queue.Queue, queue.SimpleQueue), Walk._beyond),
     (_is_own_object, Walk._object),
     (_is(Iterator), Walk._beyond),
-    (_is_a_library_s, Walk._of_a_library),
+    (lambda item: is_installed_class(type(item)), Walk._of_a_library),
 ]
 
 
