@@ -92,21 +92,19 @@ class _Timed:
         return self._guard(lambda: self.arm.block(steps))
 
     def _guard(self, work: Callable[[], float]) -> float | None:
-        with survive(ArmDied) as outcome:
-            return work()
-        self.error = outcome.error
-        self.arm.close()
+        if self.alive:
+            with survive(ArmDied) as outcome:
+                return work()
+            self.error = outcome.error
+            self.arm.close()
         return None
 
     def warm_up(
-        self,
-        budget: float,
-        stop: threading.Event | None = None,
-        on_block: Callable[[], None] | None = None,
+        self, budget: float, stop: threading.Event, on_block: Callable[[], None] = lambda: None
     ) -> float:
         """Build, run the cold first step, then find how many steps make a block long enough.
 
-        The seconds that finding it took. ``on_block`` is called once, after the first one that is.
+        The seconds that finding it took. ``on_block`` is called after each one that is.
         """
         self.cold = self._guard(lambda: self.arm.start(self.stages))
         if self.cold is None:
@@ -114,7 +112,7 @@ class _Timed:
         self.stages.enter(WARMING)
         # However long that took: it may have been a compilation, and the next step is quick.
         spent, enough = 0.0, min(0.25, budget / 20)
-        while not (stop and stop.is_set()):
+        while not stop.is_set():
             elapsed = self._seconds_of(self.steps)
             if elapsed is None:
                 break
@@ -124,16 +122,14 @@ class _Timed:
                 self.steps = max(self.steps + 1, min(10 * self.steps, wanted))
                 continue
             self.step_seconds = min(self.step_seconds, elapsed / self.steps)
-            if on_block is not None:
-                on_block()
-                on_block = None
+            on_block()
             if spent >= enough:
                 break
         return spent
 
     def sprint(self) -> None:
         """Time a short block: the fastest of them is one that nothing interrupted."""
-        if not self.alive or self.arm.device == "cuda" or self.step_seconds > EQUAL_SECONDS:
+        if self.arm.device == "cuda" or self.step_seconds > EQUAL_SECONDS:
             return
         steps = math.ceil(SHORT_SECONDS / max(self.step_seconds, 1e-9))
         elapsed = self._seconds_of(steps)
@@ -148,8 +144,6 @@ class _Timed:
 
     def rebuild(self, seconds: float, random: Random) -> None:
         """Build again, and warm up for ``seconds``, for one block and for two steps at least."""
-        if not self.alive:
-            return
         self.build += 1
 
         def start() -> float:
@@ -164,13 +158,10 @@ class _Timed:
 
     def settle(self) -> None:
         """One step that is not timed: it finds the caches as the other side left them."""
-        if self.alive:
-            self._seconds_of(1)
+        self._seconds_of(1)
 
     def block(self) -> None:
         """Time one block."""
-        if not self.alive:
-            return
         elapsed = self._seconds_of(self.steps)
         if elapsed is not None:
             self.times.append(elapsed / self.steps)
@@ -204,32 +195,31 @@ class _Run:
         sides: tuple[_Timed, _Timed],
         builds: Builds,
         on_update: Update | None,
-        stop: threading.Event | None,
-        on_rough: Update | None = None,
+        stop: threading.Event,
+        on_rough: Update | None,
     ) -> None:
-        self.sides, self.stop, self.on_update = sides, stop, on_update
-        self.on_rough = on_rough
+        self.sides, self.stop = sides, stop
+        self.on_update, self.on_rough = on_update, on_rough
         self.builds = builds
         self.seconds = builds.seconds
-        self.bar: Any = None
         # Processes take seconds to come up: that is shown at once.
         self.slow = not all(isinstance(side.arm, LocalArm) for side in sides)
-        if on_update is None:
-            self.bar = _bar(self.seconds, at_once=self.slow)
+        shown: dict[str, Any] = {"delay": 0} if self.slow else {}
+        # Who is told needs no bar.
+        hidden = {"disable": True} if on_update else {}
+        self.bar = _bar(self.seconds, **shown, **hidden)
         self.begin = self.told = clock()
         self.stopped = False
         self.random = Random(0)
-
-    def halted(self) -> bool:
-        return self.stop is not None and self.stop.is_set()
 
     def warm_up(self) -> None:
         """Build both sides for the first time."""
         built = clock()
         searching = 0.0
         for side in self.sides:
-            if not self.halted():
-                self._say_that_it_starts(side)
+            if not self.stop.is_set():
+                if self.slow:
+                    self.bar.set_description_str(f"starting {side.arm.label}", refresh=True)
                 searching += side.warm_up(self.seconds, self.stop, self._tell_first)
         searching += self._make_blocks_equal()
         self.begin = clock()
@@ -241,19 +231,12 @@ class _Run:
 
     def _tell_first(self) -> None:
         """A rough first number, as soon as each side has run one block."""
-        sides = [side.partial() for side in self.sides]
-        seconds = [side.step_seconds for side in self.sides]
-        if self.on_rough is None or not all(map(math.isfinite, seconds)):
+        if self.on_rough is None or any(math.isinf(side.step_seconds) for side in self.sides):
             return
-        one, other = (
-            replace(side, times=(taken,)) for side, taken in zip(sides, seconds, strict=True)
-        )
+        one, other = (replace(side.partial(), times=(side.step_seconds,)) for side in self.sides)
         self.on_rough(replace(self.so_far(), baseline=one, candidate=other))
+        self.on_rough = None
         self.told = clock()
-
-    def _say_that_it_starts(self, side: _Timed) -> None:
-        if self.bar is not None and self.slow:
-            self.bar.set_description_str(f"starting {side.arm.label}", refresh=True)
 
     def _make_blocks_equal(self) -> float:
         """Steps of both sides such that their blocks take equally long; the seconds it took."""
@@ -261,7 +244,7 @@ class _Run:
         for _ in range(SHORT_BLOCKS):
             for side in self.sides:
                 side.sprint()
-            if self.halted() or clock() - begin > SHORT_TOTAL:
+            if self.stop.is_set() or clock() - begin > SHORT_TOTAL:
                 break
         one, other = self.sides
         times = one.step_seconds, other.step_seconds
@@ -277,9 +260,9 @@ class _Run:
         cycle = [(one, other), (other, one)]
         last: _Timed | None = None
         pairs, least = 0, LEAST_PAIRS
-        while not self.halted() and (one.alive or other.alive):
+        while not self.stop.is_set() and (one.alive or other.alive):
             for side in cycle[pairs % 2]:
-                if self.halted():
+                if self.stop.is_set():
                     break
                 if side is not last:
                     side.settle()
@@ -321,7 +304,7 @@ class _Run:
         if self.builds.done % 2:
             order.reverse()
         for side in order:
-            if not self.halted():
+            if not self.stop.is_set():
                 side.rebuild(self._warm_seconds(), self.random)
         self.builds.done += 1
         now = clock()
@@ -336,11 +319,10 @@ class _Run:
             self.told = now
             if self.on_update:
                 self.on_update(partial)
-            if self.bar is not None:
-                # Drawn after its delay, and cleared by close().
-                self.bar.set_description_str(f"{partial.speedup:.2f}x", refresh=False)
-                self.bar.total = self.builds.limit
-                self.bar.update(min(now - self.begin, self.bar.total) - self.bar.n)
+            # Drawn after its delay, and cleared by close().
+            self.bar.set_description_str(f"{partial.speedup:.2f}x", refresh=False)
+            self.bar.total = self.builds.limit
+            self.bar.update(min(now - self.begin, self.bar.total) - self.bar.n)
         return self._narrow(partial, build_ends)
 
     def _narrow(self, partial: Comparison, build_ends: bool) -> bool:
@@ -390,13 +372,14 @@ def alternate(
     blocks before the measuring proper: no part of the result. ``on_stage`` receives what each side
     is prepared by.
     """
+    stop = stop or threading.Event()
     stages = Stages(on_stage, stop)
     sides = _Timed(baseline, stages.of(1, 2)), _Timed(candidate, stages.of(2, 2))
     run = _Run(sides, Builds(seconds, most_builds, patience), on_update, stop, on_rough)
     try:
         run.warm_up()
         run.take()
-        run.stopped = run.halted()
+        run.stopped = stop.is_set()
     except Halted:
         run.stopped = True
     except KeyboardInterrupt:
@@ -407,8 +390,7 @@ def alternate(
     finally:
         for side in sides:
             side.spacers.clear()
-        if run.bar is not None:
-            run.bar.close()
+        run.bar.close()
     result = run.so_far()
     if not run.stopped:
         one, other = sides
@@ -420,7 +402,7 @@ def alone(arm: Arm, *, seconds: float) -> Measurement:
     """The engine of `measure`: blocks of one arm, six at least."""
     side = _Timed(arm)
     with contextlib.closing(_bar(seconds)) as bar:
-        side.warm_up(seconds)
+        side.warm_up(seconds, threading.Event())
         begin = now = clock()
         while side.alive and (len(side.times) < CLAIM_PAIRS or now - begin < seconds):
             side.block()
@@ -445,8 +427,6 @@ def equal_steps(one: float, other: float, seconds: float) -> tuple[int, int]:
     return found
 
 
-def _bar(seconds: float, *, at_once: bool = False) -> Any:
-    shown: dict[str, Any] = {"bar_format": "{desc} |{bar}| {n:.2g}/{total:.2g} s"}
-    if at_once:
-        shown["delay"] = 0
-    return progress(total=seconds, unit="s", **shown)
+def _bar(seconds: float, **options: Any) -> Any:
+    layout = "{desc} |{bar}| {n:.2g}/{total:.2g} s"
+    return progress(total=seconds, unit="s", bar_format=layout, **options)

@@ -1,20 +1,12 @@
-"""An arm: where one side of a comparison lives. This one lives in this process.
+"""An arm: where one side of a comparison lives, and how it is asked for its times.
 
-Two words are kept apart. An *arm* is where a side lives and how it is asked for its times: this
-process (`LocalArm`), or others (`labkit.remote.RemoteArm`), behind one protocol, `Arm`. A *side* is
-what a result calls it: settings and times, with nothing alive.
+That is this process (`LocalArm`), or others (`labkit.remote.RemoteArm`), behind one protocol,
+`Arm`. A *side* is what a result calls it: settings and times, with nothing alive.
 
-On CUDA a block is timed by events, with one synchronization at its end: nothing of labkit's, no
-``.item()``, no allocation, no drawing happens within it. Events see the current stream, so a step
-that uses others joins them before it returns. Another accelerator is timed by the host's clock
-between two synchronizations: its events were never tried, and blocks are long. The loss that a step
-returns tells where it works, and is refused on a card that is not the current one; a step that
-returns nothing counts as the accelerator once that is in use.
-
-Switches that ``make`` sets (the current device, TF32, ``cudnn.benchmark``, threads, anomaly mode,
-determinism) are swapped in for this arm's blocks. The caller's own, and the random states, are back
-at the end, also after an exception or an interrupt. torch's thread count does not reach threads
-that run already, so it is set in the thread that measures.
+On CUDA a block is timed by events, with one synchronization at its end. They see the current
+stream, so a step that uses others joins them before it returns. Another accelerator is timed by the
+host's clock between two synchronizations. The loss that a step returns tells where it works; a step
+that returns nothing counts as the accelerator once that is in use.
 
 Peak memory is taken in a pass of its own with one arm alive: what `MemoryMeter` says of a warm
 step. Batches that a workload holds and the step does not use are no part of it. Of a step that
@@ -27,7 +19,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 import torch
@@ -42,7 +34,7 @@ from labkit.device import (
 )
 from labkit.graphs import watched_replays
 from labkit.memory import MemoryMeter
-from labkit.memory_timeline import Timeline, named, record
+from labkit.memory_timeline import Timeline, record
 from labkit.restore.collector import without_collector
 from labkit.restore.switches import Flags, set_torch_flags, torch_flags
 from labkit.results import Workload
@@ -85,14 +77,17 @@ class Arm(Protocol):
     def check(self) -> None:
         """FloatingPointError when the last step returned nan or infinity."""
 
+    # The next three are of one warm step of a fresh workload: they release the arm before and
+    # after.
+
     def peak(self) -> Peak:
-        """Peak bytes of one warm step of a fresh workload. Releases the arm before and after."""
+        """Its peak bytes."""
 
     def counters(self) -> Counts:
-        """Exact counts of one warm step of a fresh workload. Releases the arm before and after."""
+        """Its exact counts, or why they cannot be had."""
 
     def timeline(self) -> Timeline:
-        """What is alive when in one warm step of a fresh workload. Releases the arm, too."""
+        """What is alive when."""
 
     def release(self) -> None:
         """Let go of the workload and its memory; the process that it lives in stays."""
@@ -104,8 +99,8 @@ class Arm(Protocol):
 class LocalArm:
     """An `Arm` in this process.
 
-    Switches of torch that ``make`` or the step sets hold inside this arm's blocks only. ``seed``
-    is set before each build.
+    Switches of torch that ``make`` or the step sets (TF32, threads, anomaly mode ...) hold inside
+    this arm's blocks only. ``seed`` is set before each build.
     """
 
     def __init__(
@@ -263,7 +258,8 @@ class LocalArm:
         """What is alive when in one warm step of a fresh workload, as `peak` counts it."""
         peak, _ = self.peak()
         with self._warm() as step:
-            return named(record(step, self.device), self.label, self.settings, peak)
+            taken = record(step, self.device)
+        return replace(taken, label=self.label, settings=self.settings, peak=peak)
 
     def counters(self) -> Counts:
         """Exact counts of one warm step of a fresh workload, or why they cannot be had."""
@@ -317,10 +313,6 @@ def _convolve(device: str) -> None:
     torch.nn.functional.conv2d(images, weight).sum().backward()
 
 
-# A pair of CUDA events for each device, made once: creating them inside a run would show.
-_events: dict[int, tuple[torch.cuda.Event, torch.cuda.Event]] = {}
-
-
 def _timed(step: Step, steps: int, device: str) -> tuple[float, object]:
     """Seconds that ``steps`` calls took, and the last one's value."""
     with without_collector():
@@ -336,17 +328,7 @@ def _timed(step: Step, steps: int, device: str) -> tuple[float, object]:
 
 
 def _timed_by_events(step: Step, steps: int) -> tuple[float, object]:
-    """On CUDA: by events, with one synchronization.
-
-    Events see the current stream: a step that works on others has to join them before it returns.
-    """
-    here = torch.cuda.current_device()
-    if here not in _events:
-        _events[here] = (
-            torch.cuda.Event(enable_timing=True),
-            torch.cuda.Event(enable_timing=True),
-        )
-    first, second = _events[here]
+    first, second = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     last = None
     first.record()
     for _ in range(steps):

@@ -84,10 +84,9 @@ def builds_that_fit(seconds: float, cost: float, most: int = MOST_BUILDS) -> int
 def shift_addresses(device: str, random: Random) -> list[torch.Tensor]:
     """Small allocations of random size, to be kept beside a build.
 
-    The allocator would else hand out the very addresses that it has just got back. On CUDA, where
-    closing a side empties the cache, they are on the current card; large tensors come from pages of
-    2 MiB there, so that one allocation takes a few of these. A card on which this process does not
-    work is left alone: a side in a process of its own has a new allocator anyway.
+    On CUDA they are on the current card; large tensors come from pages of 2 MiB there, so that one
+    allocation takes a few of these. A card on which this process does not work is left alone: a
+    side in a process of its own has a new allocator anyway.
     """
     sizes = [64 * random.randrange(1, 1024) for _ in range(4)]
     if device != "cuda" or accelerator_in_use() != "cuda":

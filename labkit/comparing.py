@@ -23,7 +23,6 @@ from labkit.arm import Arm, LocalArm
 from labkit.device import pick
 from labkit.restore import Restoration, giving_back, preserve_flags, preserve_rng, restoring
 from labkit.restore.collector import frozen_heap
-from labkit.restore.modes import preserve_modes
 from labkit.results import Comparison, Measurement, Workload
 from labkit.turn import TURN
 
@@ -62,20 +61,17 @@ def compare(
     *,
     seconds: float | None = None,
     threads: int | None = 1,
-    patience: float | None = None,
     on_update: Update | None = None,
-    stop: threading.Event | None = None,
     restore: bool = True,
 ) -> Comparison:
     """Time two zero-argument steps, or Workloads, against each other in blocks A B B A.
 
     ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it
-    ends sooner once the interval is narrow, and goes on while the verdict is unclear, to
-    ``patience`` times the budget at most (3 by default, 1 in the test size). Steps that are given
-    ready-made cannot be built again: the result is of one build. ``threads`` is torch's thread
-    count on the CPU (None leaves it alone). ``on_update`` receives partial results between blocks,
-    at most five times a second. After ``stop.set()`` or an interrupt the partial result is
-    returned.
+    ends sooner once the interval is narrow, and goes on while the verdict is unclear, to three
+    times the budget at most. Steps that are given ready-made cannot be built again: the result is
+    of one build. ``threads`` is torch's thread count on the CPU (None leaves it alone).
+    ``on_update`` receives partial results between blocks, at most five times a second. After an
+    interrupt the partial result is returned.
 
     Each step runs hundreds of times. Afterwards models, optimizers, schedulers, tensors,
     containers, variables, generators and torch's switches that the steps reach are as before, bit
@@ -105,9 +101,9 @@ def compare(
             result = alternate(
                 *arms,
                 seconds=budget(seconds),
-                patience=patience_of(patience),
+                patience=patience_of(None),
                 on_update=on_update,
-                stop=stop,
+                stop=None,
                 most_builds=1,
             )
     return replace(result, notes=restoration.notes)
@@ -135,7 +131,7 @@ def measuring(threads: int | None) -> Iterator[None]:
     thread = threading.current_thread()
     with giving_back(partial(TURN.give_back_to, TURN.depth_of(thread), thread)):
         TURN.take(thread)
-        with frozen_heap(), preserve_rng(), preserve_flags(), preserve_modes():
+        with frozen_heap(), preserve_rng(), preserve_flags():
             if threads is not None:
                 torch.set_num_threads(threads)
             yield

@@ -22,24 +22,20 @@ from labkit.text import format_bytes
 # Operators that allocate, rename or read a tensor without starting a computation; views are known
 # by their schema.
 _NO_LAUNCH = {
-    *(
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "_unsafe_view",
-    ),
-    *(
-        "resize_",
-        "resize_as_",
-        "set_",
-        "_local_scalar_dense",
-        "is_pinned",
-        "is_same_size",
-        "record_stream",
-    ),
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "_unsafe_view",
+    "resize_",
+    "resize_as_",
+    "set_",
+    "_local_scalar_dense",
+    "is_pinned",
+    "is_same_size",
+    "record_stream",
 }
 _COPIES = {"_to_copy", "copy", "copy_"}
 _INDEXING = {"index", "index_put", "index_put_"}
@@ -144,29 +140,18 @@ class CountingMode(TorchDispatchMode):
         result = func(*args, **kwargs)
         if operator in flop_registry:
             self.flops += flop_registry[operator](*args, **kwargs, out_val=result)
-        if not (
-            getattr(func, "is_view", False)
-            or namespace in ("prim", "profiler")
-            or _name(func) in _NO_LAUNCH
-        ):
-            self.launched()
+        is_view = getattr(func, "is_view", False) or namespace in ("prim", "profiler")
+        if not is_view and operator.__name__ not in _NO_LAUNCH:
+            self.launches += 1
         self.host_reads += _waits_for_device(func, args, kwargs, result)
         return result
-
-    def launched(self) -> None:
-        """An operator that computes was called."""
-        self.launches += 1
-
-
-def _name(func: Any) -> str:
-    return getattr(func, "_overloadpacket", func).__name__
 
 
 def _waits_for_device(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> bool:
     """Whether the CPU needs this operator's values before it can go on, on a GPU; a CPU's own
     tensors count alike.
     """
-    tags, name = getattr(func, "tags", ()), _name(func)
+    tags, name = getattr(func, "tags", ()), getattr(func, "_overloadpacket", func).__name__
     # By a mask: the number of hits is a size; by whole numbers: no need to know.
     if name in _INDEXING:
         return any(

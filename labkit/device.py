@@ -4,11 +4,6 @@ CUDA is what the course is about. Another accelerator, such as Apple's mps or In
 by `torch.accelerator` and waited for, so that its times are true; nothing of the course was ever
 measured on one, and `device_in_words` says so. Where a notebook fails on it, ``LABKIT_DEVICE=cpu``
 helps.
-
-How the end of memory is told was looked up in the sources of torch and of the libraries. Two texts
-are ambiguous. cuDNN's "unable to find an engine" hides that torch's allocator refused every work
-space, but a card that lacks the type gets it as well. A library that is "not initialized" may have
-found no memory for its handle, or a context that failed before.
 """
 
 from __future__ import annotations
@@ -33,37 +28,21 @@ T = TypeVar("T")
 
 OUT_OF_MEMORY = "out of memory"
 
-# Bytes of the least memory for which sizes are chosen: a card that is sold as one of 8 GB.
-LEAST_GPU = 7_500_000_000
 # Bytes from which on a GPU takes the sizes of a large one: 24 GB and more, not 20 and less.
 LARGE_GPU = 22_500_000_000
 
-# What is said, other than by torch.OutOfMemoryError, when memory has run out.
-_TEXTS = (
-    # torch's allocators, drivers, NCCL and Triton: "CUDA driver error: out of memory",
-    # CUDA_ERROR_OUT_OF_MEMORY, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, Metal's ...ErrorOutOfMemory
-    r"out[ _]?of[ _]?((device|host)[ _]?)?memory",
-    # the CPU's allocator, files mapped into memory, C++
-    r"can('t|not) allocate memory",
-    r"not enough memory",
-    r"bad[_ ]alloc",
-    # cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER, MIOpen, for their own handles and work space
-    r"alloc_?failed",
-    r"allocation_failed",
-    # NCCL
-    r"failed to cuda \w*alloc",
-    # Metal
-    r"insufficient memory",
-    r"invalid buffer size",
-)
-_SAYS_IT = re.compile("|".join(_TEXTS), re.IGNORECASE)
-_MAY_SAY_IT = re.compile(
-    r"unable to find an engine|unable to find a valid cudnn algorithm"
-    r"|(cublas|cudnn|cusolver|cusparse)_status_not_initialized",
+# What is said, other than by torch.OutOfMemoryError, when memory has run out: by drivers, NCCL and
+# Triton; by the CPU's allocator and C++; by cuBLAS, cuDNN and the like for their own work space; by
+# Metal.
+_SAYS_IT = re.compile(
+    r"out[ _]?of[ _]?(\w+[ _])?memory"
+    r"|can('t|not) allocate memory|not enough memory|bad_alloc"
+    r"|alloc(ation)?_?failed|failed to cuda \w*alloc"
+    r"|insufficient memory|invalid buffer size",
     re.IGNORECASE,
 )
-# Bytes that a library may want for its handle.
-_HANDLE = 2**29
+# Said by cuDNN where torch's allocator refused every work space, and of a type that a card lacks.
+_MAY_SAY_IT = re.compile(r"unable to find (an engine|a valid cudnn algorithm)", re.IGNORECASE)
 
 
 def pick_device() -> torch.device:
@@ -165,10 +144,9 @@ test_size.__test__ = False  # type: ignore[attr-defined]
 def pick(*, cpu: T, cuda: T | None = None, small: T | None = None, test: T | None = None) -> T:
     """The value that suits this machine.
 
-    ``test`` under ``LABKIT_SIZE=test``, else ``cpu``, ``cuda`` or ``small`` by device: ``small``,
-    where it is given, for GPUs with less than `LARGE_GPU`. Other accelerators than CUDA's take the
-    value of a GPU where they tell that they have `LEAST_GPU` or more. TypeError for ``small``
-    without ``cuda``, ValueError for a ``LABKIT_SIZE`` that is unknown.
+    ``test`` under ``LABKIT_SIZE=test``, else ``cuda``, or ``small``, where it is given, for GPUs
+    with less than `LARGE_GPU`; ``cpu`` without CUDA. TypeError for ``small`` without ``cuda``,
+    ValueError for a ``LABKIT_SIZE`` that is unknown.
 
     >>> batch_size = pick(cpu=64, cuda=512)
     >>> batch_size in (64, 512)
@@ -182,28 +160,12 @@ def pick(*, cpu: T, cuda: T | None = None, small: T | None = None, test: T | Non
     if test is not None and test_size():
         return test
     device = pick_device()
-    if cuda is None or device.type == "cpu":
+    if cuda is None or device.type != "cuda":
         return cpu
-    if device.type != "cuda" and device_memory(device) < LEAST_GPU:
-        return cpu
-    if small is not None and device_memory(device) < LARGE_GPU:
-        return small
-    return cuda
-
-
-def device_memory(device: torch.device) -> int:
-    """Bytes of an accelerator's memory; 0 for the CPU, and where it does not tell.
-
-    To ask initializes it.
-    """
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    if device.type == "xpu":
-        return torch.xpu.get_device_properties(device).total_memory
-    if device.type == "mps":
-        # Of the memory that it shares with the CPU, what Metal advises a process to take.
-        return torch.mps.recommended_max_memory()
-    return 0
+    if small is None:
+        return cuda
+    large = torch.cuda.get_device_properties(device).total_memory >= LARGE_GPU
+    return cuda if large else small
 
 
 def synchronize() -> None:
@@ -258,27 +220,10 @@ def is_out_of_memory(error: BaseException) -> bool:
         return error.errno == errno.ENOMEM
     if not isinstance(error, RuntimeError):
         return False
-    text = str(error)
-    if _SAYS_IT.search(text):
+    if _SAYS_IT.search(str(error)):
         return True
-    return bool(_MAY_SAY_IT.search(text)) and _memory_was_short()
-
-
-def _memory_was_short() -> bool:
-    """Whether torch's allocator has refused something, or the card has next to nothing left.
-
-    Where CUDA is not in use it cannot be asked: there the text is taken to mean it.
-    """
-    if not torch.cuda.is_initialized():
-        return True
-    if torch.cuda.memory_stats().get("num_ooms", 0) > 0:
-        return True
-    try:
-        free, _ = torch.cuda.mem_get_info()
-    except RuntimeError:
-        # The context has failed: that was it.
-        return False
-    return free < _HANDLE
+    refused = torch.cuda.memory_stats().get("num_ooms", 0)
+    return refused > 0 and _MAY_SAY_IT.search(str(error)) is not None
 
 
 @dataclass

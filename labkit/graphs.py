@@ -8,13 +8,13 @@ took from the driver is right, the pool included.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+from labkit.restore.attributes import exchanged
+from labkit.restore.reach import kinds_of_graphs
 
 
 @dataclass(eq=False)
@@ -24,10 +24,8 @@ class Replays:
     count: int = 0
 
 
-# Those who watch now, in any thread, and what stands in the place of ``replay`` meanwhile.
+# Those who watch now.
 _watching: list[Replays] = []
-_exchanged = ExitStack()
-_lock = threading.Lock()
 
 
 @contextmanager
@@ -38,56 +36,19 @@ def watched_replays() -> Iterator[Replays]:
     inside another watch.
     """
     seen = Replays()
-    _begin(seen)
-    try:
-        yield seen
-    finally:
-        _end(seen)
-
-
-def _begin(seen: Replays) -> None:
-    with _lock:
+    kinds = [] if _watching else kinds_of_graphs()
+    with exchanged((kind, "replay", _counted(kind.replay)) for kind in kinds):
         _watching.append(seen)
-        if len(_watching) == 1:
-            for kind in _kinds_of_graphs():
-                _exchanged.enter_context(_counted(kind))
+        try:
+            yield seen
+        finally:
+            _watching.remove(seen)
 
 
-def _end(seen: Replays) -> None:
-    with _lock:
-        _watching.remove(seen)
-        # Whoever came first may be the first to leave.
-        if not _watching:
-            _exchanged.close()
-
-
-def _kinds_of_graphs() -> list[Any]:
-    """The classes of graphs that this build of torch can replay."""
-    candidates = [torch.cuda.CUDAGraph, getattr(torch.accelerator, "Graph", None)]
-    return [kind for kind in candidates if hasattr(kind, "replay")]
-
-
-def is_graph(item: Any) -> bool:
-    """Whether it is a graph that was captured, and is replayed."""
-    return isinstance(item, tuple(_kinds_of_graphs()))
-
-
-@contextmanager
-def _counted(kind: Any) -> Iterator[None]:
-    """Put a method in the place of ``replay`` that tells whoever watches, and replays."""
-    replay: Callable[[Any], None] = kind.replay
-    inherited = "replay" not in vars(kind)
-
+def _counted(replay: Callable[[Any], None]) -> Callable[[Any], None]:
     def tell_and_replay(graph: Any) -> None:
-        for seen in tuple(_watching):
+        for seen in _watching:
             seen.count += 1
         replay(graph)
 
-    kind.replay = tell_and_replay
-    try:
-        yield
-    finally:
-        if inherited:
-            del kind.replay
-        else:
-            kind.replay = replay
+    return tell_and_replay

@@ -16,6 +16,10 @@ Array = NDArray[np.float64]
 
 # With fewer losses than these nothing is smoothed, and no rule is asked.
 FEWEST = 5
+# Of the smoothing, as a standard deviation in decades.
+WIDTH = 0.2
+# A loss of so many times the best one has diverged, unless the loss fell far.
+DIVERGED = 4.0
 
 
 @dataclass(frozen=True)
@@ -47,18 +51,15 @@ class Fall:
     bottom: bool
 
 
-def suggest(
-    lrs: Array, losses: Array, *, width: float, diverged: bool
-) -> tuple[Array, dict[str, float | None]]:
+def suggest(lrs: Array, losses: Array, *, diverged: bool) -> tuple[Array, dict[str, float | None]]:
     """The smoothed losses, and what each rule of `RULES` suggests, or None.
 
-    ``width``: of the smoothing, as a standard deviation in decades. ``diverged``: whether the test
-    ended because the loss did.
+    ``diverged``: whether the test ended because the loss did.
     """
     found: dict[str, float | None] = dict.fromkeys(RULES)
     if len(losses) < FEWEST:
         return losses, found
-    curve = smooth(lrs, losses, width)
+    curve = smooth(lrs, losses)
     fall = find_fall(curve, diverged)
     if fall is not None:
         for name, rule in RULES.items():
@@ -66,13 +67,13 @@ def suggest(
     return curve.value, found
 
 
-def smooth(lrs: Array, losses: Array, width: float) -> Curve:
+def smooth(lrs: Array, losses: Array) -> Curve:
     """The curve of at least five losses, all finite."""
     x, y = np.log10(lrs), without_outliers(losses)
     # Capped: the blow-up at the end would bend the curve far below it.
     y = np.minimum(y, 2 * np.median(losses[:5]) - np.min(y))
     away = x[None, :] - x[:, None]
-    weight = np.exp(-0.5 * (away / max(width, x[1] - x[0])) ** 2)
+    weight = np.exp(-0.5 * (away / max(WIDTH, x[1] - x[0])) ** 2)
     # Weighted sums over the neighbours, for the least-squares line around each point.
     s0, s1, s2 = weight.sum(1), (weight * away).sum(1), (weight * away**2).sum(1)
     t0, t1 = weight @ y, (weight * away) @ y
@@ -146,17 +147,17 @@ RULES: dict[str, Callable[[Curve, Fall], float | None]] = {
 }
 
 
-def find_divergence(losses: Array, factor: float) -> int | None:
+def find_divergence(losses: Array) -> int | None:
     """Index of the first diverged step, if any; a step is settled by the two that follow it.
 
-    Diverged is a loss that is not finite, or over ``best + (factor - 1) * max(|best|, first -
+    Diverged is a loss that is not finite, or over ``best + (DIVERGED - 1) * max(|best|, first -
     best)``.
     """
     infinite = np.flatnonzero(~np.isfinite(losses))
     finite = int(infinite[0]) if infinite.size else len(losses)
     level = without_outliers(losses[:finite])
     first, best = np.median(losses[: min(finite, 5)]), np.minimum.accumulate(level)
-    over = level > best + (factor - 1) * np.maximum(np.abs(best), first - best)
+    over = level > best + (DIVERGED - 1) * np.maximum(np.abs(best), first - best)
     if over.any():
         return int(np.argmax(over))
     return finite if infinite.size else None

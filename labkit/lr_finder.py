@@ -102,18 +102,15 @@ def lr_find(
     min_lr: float = 1e-6,
     max_lr: float = 10.0,
     steps: int = 100,
-    divergence: float = 4.0,
-    smoothing: float = 0.2,
 ) -> LRFindResult:
     """Learning-rate range test (Smith 2015, arXiv:1506.01186) with your own training step.
 
     ``step()`` is one whole step (forward, backward, ``optimizer.step()``, ``zero_grad()``) and
     returns its loss: a tensor of one element, or a number. The rate grows exponentially from
     ``min_lr`` to ``max_lr``, set before each step: the parameter group with the highest rate gets
-    it, the others keep their ratio to it. The test ends early at a loss that is not finite, or over
-    ``best + (divergence - 1) * max(|best|, first - best)``: ``divergence`` times the best loss,
-    unless that fell far. The rules read a curve smoothed over ``smoothing`` decades (standard
-    deviation).
+    it, the others keep their ratio to it. The test ends early at a loss that is not finite, or that
+    has diverged: over four times the best loss, unless that fell far. The rules read a smoothed
+    curve.
 
     Model, optimizer and all that the step reaches (schedulers, GradScaler, generators, counters
     ...) are afterwards as before, bit for bit, also after an exception or interrupt: see
@@ -135,10 +132,9 @@ def lr_find(
     (True, 0.1)
     """
     _check_objects(step, model, optimizer)
-    if not (0 < min_lr < max_lr < np.inf and divergence > 1 and 0 < smoothing < np.inf):
+    if not 0 < min_lr < max_lr < np.inf:
         raise ValueError(
-            f"lr_find({min_lr=}, {max_lr=}, {divergence=}, {smoothing=}): "
-            "expected 0 < min_lr < max_lr, divergence > 1 and smoothing > 0, all finite"
+            f"lr_find({min_lr=}, {max_lr=}): expected 0 < min_lr < max_lr, both finite"
         )
     if not (isinstance(steps, int) and steps >= 10):
         raise ValueError(f"lr_find({steps=}): expected a whole number of steps, at least 10")
@@ -146,9 +142,9 @@ def lr_find(
     bar = progress(total=steps, desc="lr_find", unit="step")
     beside = ", or list in also= what it trains"
     with closing(bar), restoring(step, also=(model, optimizer, *also), advice=beside):
-        losses, stopped = _sweep(step, optimizer, lrs, divergence, bar)
+        losses, stopped = _sweep(step, optimizer, lrs, bar)
     lrs = lrs[: len(losses)]
-    smoothed, suggestions = suggest(lrs, losses, width=smoothing, diverged=stopped is not None)
+    smoothed, suggestions = suggest(lrs, losses, diverged=stopped is not None)
     return LRFindResult(
         tuple(lrs.tolist()), tuple(losses.tolist()), tuple(smoothed.tolist()), suggestions, stopped
     )
@@ -165,21 +161,21 @@ def _check_objects(step: object, model: object, optimizer: object) -> None:
 
 
 def _sweep(
-    step: Callable[[], Loss], optimizer: Optimizer, lrs: Array, factor: float, bar: tqdm[object]
+    step: Callable[[], Loss], optimizer: Optimizer, lrs: Array, bar: tqdm[object]
 ) -> tuple[Array, float | None]:
     """The losses, all finite, and the learning rate at which the test stopped, if it did."""
     shares = _shares(optimizer)
-    record = _Record(len(lrs))
+    returned: list[torch.Tensor] = []
     for i, lr in enumerate(lrs.tolist()):
         _set_rates(optimizer, lr, shares)
-        record.add(step())
+        returned.append(_copied(step()))
         if i % CHECK_EVERY == 0 or i == len(lrs) - 1:
-            losses = record.read()
+            losses = np.array(torch.stack(returned).tolist())
             bar.update(len(losses) - bar.n)
             if not np.isfinite(losses[0]):
                 at = f"at the first step (lr={lrs[0]:g}), before any training"
                 raise ValueError(f"the loss is {losses[0]} {at}")
-            stop = find_divergence(losses, factor)
+            stop = find_divergence(losses)
             if stop is not None:
                 # With the two further steps that showed it was no spike.
                 shown = losses[: stop + 3]
@@ -206,34 +202,21 @@ def _set_rates(optimizer: Optimizer, lr: float, shares: list[float]) -> None:
             group["lr"] = lr * share
 
 
-class _Record:
-    """The losses of all steps, kept on their device: nothing waits for them until they are read."""
+def _copied(returned: Loss) -> torch.Tensor:
+    """The loss, on its device: nothing waits for it, and the step may reuse its tensor.
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._count = 0
-        self._losses = torch.empty(0)
-        self._places: tuple[torch.Tensor, ...] = ()
-
-    def add(self, returned: Loss) -> None:
-        """Copy a loss, so that the step may reuse its tensor. ValueError where it is none."""
-        loss = returned
-        if isinstance(loss, Real):
-            loss = torch.tensor(float(loss), dtype=torch.float64)
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
-            expected = "a real tensor of one element or a number"
-            raise ValueError(f"step() returned {loss!r}: expected its loss, {expected}")
-        if not self._places:
-            kind = torch.promote_types(loss.dtype, torch.float32)
-            self._losses = torch.empty(self._steps, dtype=kind, device=loss.device)
-            # All at once: an index for each step would cost more than the copy.
-            self._places = self._losses.unbind()
-        self._places[self._count].copy_(loss.detach().reshape(()))
-        self._count += 1
-
-    def read(self) -> Array:
-        """The losses so far."""
-        return np.array(self._losses[: self._count].tolist())
+    ValueError where it is none.
+    """
+    loss = (
+        torch.tensor(float(returned), dtype=torch.float64)
+        if isinstance(returned, Real)
+        else returned
+    )
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
+        expected = "a real tensor of one element or a number"
+        raise ValueError(f"step() returned {returned!r}: expected its loss, {expected}")
+    kind = torch.promote_types(loss.dtype, torch.float32)
+    return loss.detach().to(kind, copy=True).reshape(())
 
 
 def lr_find_figure(result: LRFindResult, *, dark: bool = False) -> Figure:

@@ -13,17 +13,21 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _pop_mode,
+    _push_mode,
+    is_traceable_wrapper_subclass,
+)
 from torch.utils._pytree import tree_leaves
 
-from labkit import charts, show
 from labkit.device import pick_device, release_memory
-from labkit.started_threads import in_started_threads
+from labkit.restore.attributes import patched
 from labkit.text import format_bytes
 
 _LIFTS = {
@@ -188,25 +192,20 @@ class MemoryMeter:
         self._saved, self._allocator = None, None
         if self.device.type == "cuda":
             self._allocator = _Allocator(self.device)
-        stack = ExitStack()
-        try:
+        with ExitStack() as stack:
             self._tracker = stack.enter_context(StorageTracker(self.device))
-            stack.enter_context(in_started_threads(self._tracker))
+            stack.enter_context(_in_started_threads(self._tracker))
             if self._count_saved:
                 self._saved = _SavedForBackward(self.device)
                 stack.enter_context(self._saved)
             self._open.append(self)
-            # No call follows: an interrupt strikes in calls, and would leave all of it on.
-            self._stack = stack
-        except BaseException:
-            stack.close()
-            raise
+            self._entered = stack.pop_all()
         return self
 
     def __exit__(self, *exc_info: Any) -> None:
         self._read()
         self._open.remove(self)
-        self._stack.__exit__(*exc_info)
+        self._entered.__exit__(*exc_info)
 
     def _read(self) -> _Figures:
         """The figures now; after the block, those at its end."""
@@ -235,33 +234,6 @@ class MemoryMeter:
             figures.append(f"saved for backward {format_bytes(self.saved_for_backward)}")
         return f"MemoryMeter on {self.device}: {', '.join(figures)}"
 
-    def _repr_html_(self) -> str:
-        figures = {
-            "peak": self.peak,
-            "at the end": self.current,
-            "saved for backward": self.saved_for_backward,
-            "reserved": self.reserved,
-        }
-        bars = []
-        for label, size in figures.items():
-            if size is not None:
-                tone = "candidate" if label == "peak" else "baseline"
-                bars.append(show.Bar(label, size, format_bytes(size), tone=tone))
-        return show.result(
-            show.sentence(self.sentence),
-            show.note("Memory of live tensors"),
-            charts.bars(self.sentence, bars),
-        )
-
-    @property
-    def sentence(self) -> str:
-        """What the block needed, in one sentence."""
-        words = f"At its peak the block held {format_bytes(self.peak)} on {self.device}"
-        if self.saved_for_backward is not None:
-            saved = format_bytes(self.saved_for_backward)
-            words += f"; autograd saved up to {saved} for backward"
-        return f"{words}."
-
     @property
     def peak(self) -> int:
         """The most bytes at any time in the block."""
@@ -281,6 +253,31 @@ class MemoryMeter:
     def saved_for_backward(self) -> int | None:
         """The most bytes that autograd held for backward at one time."""
         return self._read().saved
+
+
+def _in_started_threads(mode: TorchDispatchMode) -> AbstractContextManager[None]:
+    """Python threads that start inside run in ``mode``, to their own end: torch keeps its stack of
+    modes for each thread.
+    """
+    start = threading.Thread.start
+
+    def start_watched(thread: threading.Thread) -> None:
+        run = thread.run
+
+        def run_watched() -> None:
+            # Else the thread and this function would keep each other alive.
+            vars(thread).pop("run", None)
+            # Not `with mode`: that keeps flags of the process, which other threads need.
+            _push_mode(mode)
+            try:
+                run()
+            finally:
+                _pop_mode()
+
+        thread.run = run_watched  # type: ignore[method-assign]
+        start(thread)
+
+    return patched(threading.Thread, "start", start_watched)
 
 
 class _Allocator:

@@ -239,8 +239,3 @@ def _beginnings(parts: Sequence[str]) -> tuple[tuple[int, str], ...]:
             found.append((begin, name))
         begin += length
     return tuple(found)
-
-
-def named(timeline: Timeline, label: str, settings: dict[str, Any], peak: int | None) -> Timeline:
-    """The same with what its side is called, what it has set, and its peak."""
-    return replace(timeline, label=label, settings=settings, peak=peak)

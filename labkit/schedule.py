@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
@@ -41,15 +39,12 @@ class ScheduleCurve:
     phases: tuple[Phase, ...]
 
 
-def schedule_curve(
-    scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None
-) -> ScheduleCurve:
-    """The next ``steps`` steps of any scheduler; it, its optimizer and the random numbers stay as
+def schedule_curve(scheduler: Any, steps: int) -> ScheduleCurve:
+    """The next ``steps`` steps of a scheduler; it, its optimizer and the random numbers stay as
     they are.
 
-    ``metrics`` feeds a scheduler whose ``step()`` wants a metric: one value a step. What runs is a
-    copy, yet a function that counts its own calls cannot be copied. Raises ValueError when the
-    scheduler ends before ``steps``.
+    What runs is a copy, yet a function that counts its own calls cannot be copied. ValueError for a
+    scheduler that ends before ``steps``, or waits for a metric.
     """
     name = type(scheduler).__name__
     if not (hasattr(scheduler, "optimizer") and hasattr(scheduler, "step")):
@@ -58,20 +53,13 @@ def schedule_curve(
         )
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of steps, at least 1")
-    asks = _asks_for_a_metric(scheduler)
-    if asks != (metrics is not None) or (metrics is not None and len(metrics) < steps - 1):
-        wants = f"needs metrics=[...], {steps - 1} of them" if asks else "takes no metrics"
-        raise ValueError(
-            f"{name}.step() {wants} for {steps} steps; got "
-            f"{None if metrics is None else len(metrics)}"
-        )
     rates, momenta = [], []
     with preserve_rng():
         twin = _twin(scheduler)
         for i in range(steps):
             try:
                 if i > 0:
-                    twin.step(*([] if metrics is None else [metrics[i - 1]]))
+                    twin.step()
             except Exception as error:
                 raise ValueError(f"{name} ends after {i} of {steps} steps: {error}") from error
             groups = twin.optimizer.param_groups
@@ -82,15 +70,6 @@ def schedule_curve(
     lrs, moments = np.array(rates), np.array(momenta)
     phases = _phases(scheduler, lrs[:, 0], moments[:, 0])
     return ScheduleCurve(lrs, None if np.isnan(moments).all() else moments, phases)
-
-
-def _asks_for_a_metric(scheduler: Any) -> bool:
-    """Whether its ``step`` has an argument by position that must be given."""
-    for argument in inspect.signature(scheduler.step).parameters.values():
-        by_position = argument.kind in (argument.POSITIONAL_ONLY, argument.POSITIONAL_OR_KEYWORD)
-        if by_position and argument.default is argument.empty:
-            return True
-    return False
 
 
 def _twin(scheduler: Any) -> Any:
@@ -153,20 +132,16 @@ def _phase_name(rise: float, fallen: bool) -> str:
     return "annealing"
 
 
-def plot_schedule(
-    scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None, dark: bool = False
-) -> Figure:
-    """Learning rate and momentum of any scheduler over its next ``steps`` steps; one-cycle with its
+def plot_schedule(scheduler: Any, steps: int, *, dark: bool = False) -> Figure:
+    """Learning rate and momentum of a scheduler over its next ``steps`` steps; one-cycle with its
     phases labelled.
 
-    One line per parameter group where they differ. ``metrics`` is for a scheduler whose ``step()``
-    wants a metric, such as ``ReduceLROnPlateau``: a value for each step but the last, which the
-    scheduler is given in turn. ``dark`` draws for a dark page. The scheduler stays as it is.
+    One line per parameter group where they differ. ``dark`` draws for a dark page. The scheduler
+    stays as it is.
 
     TypeError for what is no scheduler; ValueError for ``steps`` that are not a positive whole
-    number, for metrics that are missing, too few or not asked for, and for a scheduler that ends
-    before ``steps``. One-cycle: Smith and Topin 2017, arXiv:1708.07120; Smith 2018,
-    arXiv:1803.09820.
+    number, and for a scheduler that ends before ``steps``, or waits for a metric. One-cycle: Smith
+    and Topin 2017, arXiv:1708.07120; Smith 2018, arXiv:1803.09820.
 
     >>> from torch import nn, optim
     >>> optimizer = optim.SGD(nn.Linear(4, 1).parameters(), lr=0.1, momentum=0.9)
@@ -175,7 +150,7 @@ def plot_schedule(
     >>> [axis.get_title() for axis in figure.axes]
     ['Learning rate', 'Momentum']
     """
-    curve = schedule_curve(scheduler, steps, metrics=metrics)
+    curve = schedule_curve(scheduler, steps)
     panels = {"Learning rate": curve.lrs}
     if curve.momenta is not None and np.nan_to_num(curve.momenta).any():
         panels["Momentum"] = curve.momenta

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from itertools import accumulate
-from types import TracebackType
 
 from labkit.device import synchronize
 
@@ -62,10 +61,5 @@ class Timer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stop()

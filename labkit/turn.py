@@ -13,10 +13,7 @@ class Busy(RuntimeError):
 
 
 class Turn:
-    """Who measures now.
-
-    A thread that has the turn may take it again, and gives it back as often.
-    """
+    """Who measures now; a thread may take the turn again, and gives it back as often."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,10 +21,7 @@ class Turn:
         self.holder: threading.Thread | None = None
 
     def take(self, thread: threading.Thread) -> None:
-        """Let ``thread`` measure, which need not have been started yet.
-
-        Busy while another one does.
-        """
+        """Let ``thread`` measure, which may start later. Busy while another one does."""
         with self._lock:
             if self.holder not in (None, thread):
                 raise Busy(
@@ -48,12 +42,8 @@ class Turn:
         """
         with self._lock:
             if self.holder is thread:
-                self._end_at(depth)
-
-    def _end_at(self, depth: int) -> None:
-        self._depth = depth
-        if depth == 0:
-            self.holder = None
+                self._depth = depth
+                self.holder = thread if depth else None
 
 
 # The one of this process.

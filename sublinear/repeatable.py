@@ -83,7 +83,7 @@ def unmoved(model: nn.Module) -> Iterator[None]:
 
     Inside, gradients are empty. Copies lie in the CPU's memory.
     """
-    with restoring(also=(model,), copies="cpu"):
+    with restoring(also=(model,)):
         for parameter in model.parameters():
             parameter.grad = None
         yield

@@ -245,8 +245,7 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
 # is noticed.
 ALLOWED = {
     "labkit/compiler.py": {"torch.compile"},
-    "labkit/graphs.py": {"CUDAGraph"},
-    "labkit/restore/reach.py": {"DataLoader"},
+    "labkit/restore/reach.py": {"CUDAGraph", "DataLoader"},
 }
 
 

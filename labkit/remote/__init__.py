@@ -1,12 +1,11 @@
 """An arm in other processes: one of its own, or the workers of a script.
 
-Both are the same: child processes that are asked one thing at a time. A process of its own is one
-worker without a script. They differ where a child ends early: of a process of its own that is a
-result (`labkit.arm.ArmDied`), of a worker an error (`WorkerFailed`).
+Both are child processes that are asked one thing at a time. They differ where a child ends early:
+of a process of its own that is a result (`labkit.arm.ArmDied`), of a worker an error
+(`WorkerFailed`).
 
-`labkit.remote.children` starts children and asks them, `labkit.remote.serving` is a child's end of
-the link, `labkit.remote.workers` runs a script as ``torchrun`` would, `labkit.remote.arm` is the
-`labkit.arm.Arm`.
+`children` starts them and asks, `serving` is their end of the link, `workers` runs a script as
+``torchrun`` would, `arm` is the `labkit.arm.Arm`.
 """
 
 from labkit.remote.arm import RemoteArm

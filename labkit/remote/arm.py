@@ -2,8 +2,7 @@
 
 A process of its own is for state that cannot be swapped: cuDNN's plan cache, compiled code, a CUDA
 context that has failed. It takes seconds to start, and what it compiles far longer. So peaks and
-counts are taken in the process that was timed, of a workload built anew there; only an arm whose
-process is gone starts another one for them.
+counts are taken in the process that was timed, of a workload built anew there.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from typing import Any
 
 from labkit.arm import ArmDied, Counts, Peak
 from labkit.memory_timeline import Timeline
+from labkit.remote import serving
 from labkit.remote.children import Children
-from labkit.remote.workers import WorkerFailed, Workers
+from labkit.remote.workers import Workers
 from labkit.restore.switches import torch_flags
 from labkit.results import Workload
 from labkit.stages import BUILDING, STARTING, UNWATCHED, Halted, Stages
 
 Check = Callable[[], None]
-# Workers tell the arms that live in them apart by their numbers.
+# Children tell the arms that live in them apart by their numbers.
 _numbers = itertools.count()
 
 
@@ -33,10 +33,9 @@ class RemoteArm:
     threads too, as this process has them at `start`. Its death raises `ArmDied`; exceptions of the
     step come back as they are.
 
-    With ``workers``, ``make`` is the name of a function that their script serves, and each worker
-    does its share of every step. A step's time is that of the slowest worker, its samples those of
-    all; the workers run in step because each does the same number of steps. Whatever fails in a
-    worker raises `WorkerFailed`.
+    With ``workers``, ``make`` may be the name of a function that their script serves, and each
+    worker does its share of every step. A step's time is that of the slowest worker, its samples
+    those of all. Whatever fails in a worker raises `WorkerFailed`.
     """
 
     def __init__(
@@ -61,73 +60,66 @@ class RemoteArm:
         """Build the workload there and run its first step; the slowest process's seconds.
 
         A process of its own starts first: RuntimeError when it does not come up, or cannot rebuild
-        ``make`` from a pickle. Halted where ``stages`` say that the run ends: while processes come
-        up, and in a process of its own also while it builds. Both end these processes.
+        ``make`` from a pickle. `Halted` also while it comes up or builds, which ends it.
         """
         self._define(stages)
         stages.enter(BUILDING)
         # Workers that run already are worth more than the wait.
         meanwhile = stages.check if self._own else None
         try:
-            return float(max(self._ask("start", meanwhile=meanwhile)))
+            return float(max(self._do("start", meanwhile=meanwhile)))
         finally:
             # Known also of one that is short of memory, as long as the process lives.
             if self._lives:
-                samples, units, devices = zip(*self._ask("about"), strict=True)
+                samples, units, devices = zip(*self._ask(serving.about), strict=True)
                 self.samples, self.unit, self.device = sum(samples), units[0], devices[0]
 
     def _define(self, stages: Stages) -> None:
         """Tell the processes of this arm, which start where they do not run."""
-        flags = torch_flags() if self._own else {}
-        told = self._make, self.label, self.settings, self._seed, flags
         meanwhile = None
         if not self._children.pids:
             stages.enter(STARTING)
             meanwhile = stages.check
+        flags = torch_flags() if self._own else {}
+        about = self._make, self.label, self.settings, self._seed, flags
         try:
-            self._send("define", *told, meanwhile=meanwhile)
-        except Halted:
-            raise
+            self._ask(serving.define, *about, meanwhile=meanwhile)
         except Exception as error:
-            if not self._own:
+            if not self._own or isinstance(error, Halted):
                 raise
-            reason = str(error)
-            if not isinstance(error, ArmDied):
-                reason = f"{type(error).__name__}: {error}"
             raise RuntimeError(
-                f"could not start {self.label!r} in a process of its own: {reason}"
+                f"could not start {self.label!r} in a process of its own: "
+                f"{type(error).__name__}: {error}"
             ) from None
         self._pids = self._children.pids
 
     def block(self, steps: int) -> float:
         """Run ``steps`` steps; the slowest process's seconds."""
-        return float(max(self._ask("block", steps)))
+        return float(max(self._do("block", steps)))
 
     def check(self) -> None:
         """As `LocalArm.check`, in each process."""
-        self._ask("check")
+        self._do("check")
 
     def peak(self) -> Peak:
         """Those of the process that needs most; None where one of them cannot tell."""
-        allocated, reserved = zip(*self._ask_anew("peak"), strict=True)
+        allocated, reserved = zip(*self._do("peak"), strict=True)
         return _most(allocated), _most(reserved)
 
     def timeline(self) -> Timeline:
         """That of the first process."""
-        first: Timeline = self._ask_anew("timeline")[0]
-        return first
+        return self._do("timeline")[0]
 
     def counters(self) -> Counts:
         """Those of the first process."""
-        counted: Counts = self._ask_anew("counters")[0]
-        return counted
+        return self._do("counters")[0]
 
     def release(self) -> None:
         """Release the workload in each process; the processes wait."""
         # Processes that have ended took the arm with them.
         if self._lives:
             with suppress(ArmDied):
-                self._ask("close")
+                self._do("close")
 
     def close(self) -> None:
         """End a process of its own, and with it whatever it holds; workers only `release`."""
@@ -141,25 +133,19 @@ class RemoteArm:
         """Whether the processes that know this arm are there; others would not know it."""
         return bool(self._pids) and self._pids == self._children.pids
 
-    def _ask_anew(self, method: str) -> list[Any]:
-        """Ask the process that was timed; another one, if that is gone."""
-        if self._own and not self._lives:
-            self.start()
-        return self._ask(method)
-
-    def _ask(self, method: str, *arguments: object, meanwhile: Check | None = None) -> list[Any]:
+    def _do(self, method: str, *arguments: object, meanwhile: Check | None = None) -> list[Any]:
         if not self._lives:
-            raise WorkerFailed(f"the processes that held {self.label!r} have ended")
-        return self._send(method, *arguments, meanwhile=meanwhile)
+            raise ArmDied(f"the processes that held {self.label!r} have ended")
+        return self._ask(serving.do, method, *arguments, meanwhile=meanwhile)
 
-    def _send(self, method: str, *arguments: object, meanwhile: Check | None = None) -> list[Any]:
+    def _ask(
+        self, what: Callable[..., Any], *arguments: object, meanwhile: Check | None = None
+    ) -> list[Any]:
         return self._children.ask(
-            f"arm.{method}", self._number, *arguments, ranks=self._ranks, meanwhile=meanwhile
+            what, self._number, *arguments, ranks=self._ranks, meanwhile=meanwhile
         )
 
 
 def _most(sizes: Sequence[int | None]) -> int | None:
     known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
-        return None
-    return max(known)
+    return max(known) if len(known) == len(sizes) else None

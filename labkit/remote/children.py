@@ -1,19 +1,9 @@
 """Child processes, and the link to each: a pipe of `multiprocessing` that carries pickles.
 
-For Linux and macOS: what a child inherits and how it is ended is said in POSIX terms.
-
-Nothing is forked, so that all of this is safe after the notebook has used CUDA. A child leads a
-session of its own: an interrupt of the kernel is handled here and does not reach it. When the link
-breaks, because the run was stopped or the kernel died, the child ends itself and what it started
-(`labkit.remote.serving`): no process outlives its notebook.
-
-When one of several children fails, the others often fail a moment later, of the broken connection.
-All get a second to do so, and who wrote to its stderr first is told first. A child that hangs is
-asked for its traceback (`faulthandler`, SIGUSR1) before it is ended.
-
-A child is not told where this process keeps what Triton compiled, if Inductor chose that folder. It
-writes its choice into the environment of its process, once; a child that sets a folder of its own
-for compiled code would still find this one's kernels.
+For Linux and macOS. Nothing is forked, so that all of this is safe after the notebook has used
+CUDA. A child leads a session of its own: an interrupt of the kernel is handled here and does not
+reach it. When the link breaks, because the run was stopped or the kernel died, the child ends
+itself and what it started (`labkit.remote.serving`): no process outlives its notebook.
 """
 
 from __future__ import annotations
@@ -23,11 +13,9 @@ import io
 import math
 import os
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -35,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any
 
@@ -69,35 +58,48 @@ def dumps(value: object) -> bytes:
     return buffer.getvalue()
 
 
+class Log:
+    """A file that one child writes, read as it grows."""
+
+    def __init__(self) -> None:
+        # Open as long as its child runs: `Child.end` closes it.
+        self.file = TemporaryFile()  # noqa: SIM115
+        self._read = 0
+
+    def new_lines(self, everything: bool = False) -> list[str]:
+        """The lines since the last call; without ``everything`` only those that are complete."""
+        size = os.fstat(self.file.fileno()).st_size
+        # At a place: the child writes where the file's own position is.
+        new = os.pread(self.file.fileno(), size - self._read, self._read)
+        if not everything:
+            new = new[: new.rfind(b"\n") + 1]
+        self._read += len(new)
+        return new.decode(errors="replace").splitlines()
+
+    def last_lines(self) -> list[str]:
+        """The end of the file: on stderr, of a child that failed, its traceback."""
+        self._read = 0
+        return self.new_lines(everything=True)[-40:]
+
+
 class Child:
-    """A process that runs ``python -m labkit.remote ARGUMENTS``, and the ``link`` to it.
+    """A process that runs ``python -m labkit.remote ARGUMENTS``, and the ``link`` to it."""
 
-    What it writes goes into two new files.
-    """
-
-    def __init__(
-        self, arguments: Iterable[str], environment: Mapping[str, str], stdout: Path, stderr: Path
-    ) -> None:
-        self.stdout, self.stderr = stdout, stderr
-        self.link, theirs = Pipe()
-        handle = theirs.fileno()
+    def __init__(self, arguments: Iterable[str], environment: Mapping[str, str]) -> None:
+        self.stdout, self.stderr = Log(), Log()
         paths = os.pathsep.join(filter(None, sys.path))
-        try:
-            with stdout.open("wb") as out, stderr.open("wb") as err:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-m", "labkit.remote", *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    env={**_inherited(), "PYTHONPATH": paths, **environment, LINK: str(handle)},
-                    pass_fds=[handle],
-                    start_new_session=True,
-                )
-        except BaseException:
-            self.link.close()
-            raise
-        finally:
-            theirs.close()
+        self.link, theirs = Pipe()
+        with theirs:
+            handle = theirs.fileno()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "labkit.remote", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=self.stdout.file,
+                stderr=self.stderr.file,
+                env={**_inherited(), "PYTHONPATH": paths, **environment, LINK: str(handle)},
+                pass_fds=[handle],
+                start_new_session=True,
+            )
 
     def how_it_ended(self) -> str:
         """Its exit status in words."""
@@ -109,10 +111,6 @@ class Child:
             hint = " (was the system short of memory?)"
         return f"was ended by {signal.Signals(-code).name}{hint}"
 
-    def last_words(self) -> list[str]:
-        """The end of what it wrote to stderr: of one that failed, its traceback."""
-        return self.stderr.read_text(errors="replace").splitlines()[-40:]
-
     def end(self) -> None:
         """End the process and what it started, such as the workers of a loader."""
         self.link.close()
@@ -121,10 +119,15 @@ class Child:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
+        self.stdout.file.close()
+        self.stderr.file.close()
 
 
 def _inherited() -> dict[str, str]:
-    """This process's environment, without what Inductor has added to it for itself."""
+    """This process's environment, without the folder for kernels that Inductor has added to it.
+
+    A child that sets a folder of its own for compiled code would still find this one's kernels.
+    """
     environment = dict(os.environ)
     kernels = Path(environment.get(KERNELS, ""))
     # Inductor's way to name it: <its own folder>/triton/<number of the device>.
@@ -150,36 +153,30 @@ class Children:
         self._children: list[Child] = []
         # What the children have sent, by rank.
         self._answers: dict[int, bytes] = {}
-        self._folder = Path()
         self._finalizer: weakref.finalize[..., Any] | None = None
 
     @property
     def pids(self) -> list[int]:
         """The ids of the processes, in the order of their ranks; empty when none runs."""
-        if not self._running:
+        if self._finalizer is None or not self._finalizer.alive:
             return []
         return [child.process.pid for child in self._children]
 
-    @property
-    def _running(self) -> bool:
-        return self._finalizer is not None and self._finalizer.alive
-
     def ask(
         self,
-        what: str,
+        what: str | Callable[..., Any],
         *arguments: object,
         ranks: Iterable[int] | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> list[Any]:
-        """Have all processes, or those of ``ranks``, call what they `serve`; answers by rank.
+        """Have all processes, or those of ``ranks``, call a function; their answers by rank.
 
-        Raises what an arm's own process has raised. `WorkerFailed` or `ArmDied` when a process ends
-        or does not answer in time. ``meanwhile`` is called at each look at those that say nothing;
-        what it raises ends the processes and comes through.
+        ``what`` is the name of one that they `serve`, or the function itself. Raises what an arm's
+        own process has raised. `WorkerFailed` or `ArmDied` when a process ends or does not answer
+        in time. ``meanwhile`` is called at each look at those that say nothing; what it raises ends
+        the processes and comes through.
         """
-        wanted = list(range(self.processes))
-        if ranks is not None:
-            wanted = list(ranks)
+        wanted = list(range(self.processes) if ranks is None else ranks)
         if not wanted or not set(wanted) <= set(range(self.processes)):
             raise ValueError(f"ranks={wanted}: there are {self.processes} workers, counted from 0")
         message = dumps((what, arguments))
@@ -204,23 +201,19 @@ class Children:
 
     def close(self) -> None:
         """End all processes and what they started."""
-        if self._finalizer is not None and self._finalizer.alive:
-            _end(self._children, self._folder)
-            # Not before: what an interrupt has cut off is done by the next call.
-            self._finalizer.detach()
+        if self._finalizer is not None:
+            self._finalizer()
 
     def _start(self) -> None:
         """Start the processes, unless they run."""
-        if self._running:
+        if self.pids:
             return
         # The children share the card with this process, which may hold gigabytes in reserve.
         release_memory()
-        self._children, self._folder = [], Path(tempfile.mkdtemp(prefix="labkit-"))
-        self._finalizer = weakref.finalize(self, _end, self._children, self._folder)
+        self._children = []
+        self._finalizer = weakref.finalize(self, _end, self._children)
         for rank in range(self.processes):
-            arguments, environment = self._command(rank)
-            files = (self._folder / f"{rank}.{name}" for name in ("stdout", "stderr"))
-            self._children.append(Child(arguments, environment, *files))
+            self._children.append(Child(*self._command(rank)))
 
     def _command(self, rank: int) -> tuple[list[str], Mapping[str, str]]:
         """A child's arguments, and what it finds in its environment beside this process's."""
@@ -233,7 +226,7 @@ class Children:
         """The error for children that failed: how, by rank, the first one first."""
         rank = next(iter(reasons))
         # Of all that was printed there, only the end.
-        last = "".join(f": {line}" for line in self._children[rank].last_words()[-1:])
+        last = "".join(f": {line}" for line in self._children[rank].stderr.last_lines()[-1:])
         return ArmDied(f"the process of {self.owner!r} {reasons[rank]}{last}")
 
     def _codes(self) -> list[int | None]:
@@ -274,15 +267,17 @@ class Children:
                 link.close()
 
     def _who_failed(self) -> dict[int, str]:
+        """When one fails, the others often fail a moment later, of the broken connection."""
         end = time.monotonic() + _GRACE
         while time.monotonic() < end and None in self._codes():
             time.sleep(0.02)
         failed = [rank for rank, code in enumerate(self._codes()) if code]
         # Who failed first wrote first.
-        failed.sort(key=lambda rank: self._children[rank].stderr.stat().st_mtime_ns)
+        failed.sort(key=lambda rank: os.fstat(self._children[rank].stderr.file.fileno()).st_mtime)
         return {rank: self._children[rank].how_it_ended() for rank in failed}
 
     def _who_is_late(self) -> dict[int, str]:
+        """Has each of them write where it stands."""
         late = [rank for rank, code in enumerate(self._codes()) if code is None]
         for rank in late:
             self._children[rank].process.send_signal(signal.SIGUSR1)
@@ -290,7 +285,6 @@ class Children:
         return dict.fromkeys(late, f"had not done it after {self.seconds:g} s; it stood here")
 
 
-def _end(children: list[Child], folder: Path) -> None:
+def _end(children: list[Child]) -> None:
     for child in children:
         child.end()
-    shutil.rmtree(folder, ignore_errors=True)

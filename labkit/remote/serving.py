@@ -16,7 +16,7 @@ import runpy
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,77 +30,16 @@ from labkit.remote.children import LINK, dumps
 from labkit.restore.switches import Flags, set_torch_flags
 from labkit.results import Workload
 
-Functions = Mapping[str, Callable[..., Any]]
 
-# What may be asked of an arm by its name.
-_METHODS = {"start", "block", "check", "peak", "timeline", "counters", "close"}
+class Link:
+    """A child's connection to its notebook, and what came in by it."""
 
-
-def main() -> None:
-    """``python -m labkit.remote``: answer; with a script: become that script, which may `serve`."""
-    # The notebook asks a child that hangs where it stands.
-    faulthandler.register(signal.SIGUSR1)
-    _Link.connect()
-    if len(sys.argv) > 1:
-        _run_script()
-    else:
-        answer_requests({}, errors_go_back=True)
-
-
-def serve(*functions: Callable[..., Any]) -> NoReturn:
-    """In a worker's script: answer the notebook. Does not return.
-
-    `Workers.ask` calls these functions by name. One that returns this worker's share as a Workload,
-    such as ``make_workload(**settings)``, is what a ``Lab("make_workload", runs_in=workers, ...)``
-    times.
-    RuntimeError in a process that no notebook has started.
-    """
-    if _Link.here is None:
-        raise RuntimeError("serve() answers a notebook: start this script with labkit.remote")
-    known = {}
-    for function in functions:
-        known[function.__name__] = function
-    answer_requests(known, errors_go_back=False)
-
-
-def answer_requests(functions: Functions, *, errors_go_back: bool) -> NoReturn:
-    """Answer requests for ``functions`` and for arms until the notebook hangs up.
-
-    With ``errors_go_back`` the notebook raises what a request raised; else it comes through here.
-    """
-    link = _Link.here
-    assert link is not None, "connect() comes first"
-    host = _Host(functions)
-    # Else each release of an arm searches all of torch for garbage.
-    gc.freeze()
-    while True:
-        message = link.inbox.get()
-        try:
-            command, arguments = pickle.loads(message)
-            reply = dumps((True, host.call(command, arguments)))
-        except Exception as error:
-            if not errors_go_back:
-                raise
-            reply = _portable(error)
-        link.connection.send_bytes(reply)
-
-
-class _Link:
-    """The connection to the notebook, and what came in by it."""
-
-    here: _Link | None = None
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-
-    @classmethod
-    def connect(cls) -> None:
-        """Take over the end that this process was started with."""
+    def __init__(self) -> None:
         handle = int(os.environ.pop(LINK))
         os.set_inheritable(handle, False)
-        link = cls.here = cls(Connection(handle))
-        threading.Thread(target=link._listen, daemon=True).start()
+        self.connection = Connection(handle)
+        self.inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -111,50 +50,89 @@ class _Link:
         os._exit(1)
 
 
-class _Host:
-    """The arms that live in this process, by number, and the functions that it serves."""
+# Of a child: its link, the functions that it serves by name, the arms that live in it by number.
+_link: Link | None = None
+_served: dict[str, Callable[..., Any]] = {}
+_arms: dict[int, LocalArm] = {}
 
-    def __init__(self, functions: Functions) -> None:
-        self.functions = functions
-        self.arms: dict[int, LocalArm] = {}
 
-    def call(self, command: str, arguments: tuple[Any, ...]) -> Any:
-        """Do what is asked for. Names of arms' commands have a dot, which no function's has."""
-        if command == "arm.define":
-            return self.define(*arguments)
-        if command == "arm.about":
-            return self.about(*arguments)
-        kind, _, method = command.rpartition(".")
-        if kind == "arm" and method in _METHODS:
-            number, *rest = arguments
-            return getattr(self.arms[number], method)(*rest)
-        return self.function(command)(*arguments)
+def main() -> None:
+    """``python -m labkit.remote``: answer; with a script: become that script, which may `serve`."""
+    global _link
+    # The notebook asks a child that hangs where it stands.
+    faulthandler.register(signal.SIGUSR1)
+    _link = Link()
+    if len(sys.argv) > 1:
+        _run_script()
+    else:
+        answer_requests(errors_go_back=True)
 
-    def function(self, name: str) -> Callable[..., Any]:
-        """The served function of that name. ValueError for another."""
-        if name not in self.functions:
-            raise ValueError(f"ask({name!r}): this script serves {sorted(self.functions)}")
-        return self.functions[name]
 
-    def define(
-        self,
-        number: int,
-        make: str | Callable[..., Workload],
-        label: str,
-        settings: dict[str, Any],
-        seed: int | None,
-        flags: Flags,
-    ) -> None:
-        """Make an arm, of a function or of the name of a served one."""
-        if isinstance(make, str):
-            make = partial(self.function(make), **settings)
-        set_torch_flags(flags)
-        self.arms[number] = LocalArm(make, label, settings, seed)
+def serve(*functions: Callable[..., Any]) -> NoReturn:
+    """In a worker's script: answer the notebook. Does not return.
 
-    def about(self, number: int) -> tuple[float, str, str]:
-        """An arm's samples, unit and device, also where its first step failed."""
-        arm = self.arms[number]
-        return arm.samples, arm.unit, arm.device
+    `Workers.ask` calls these functions by name. One that returns this worker's share as a Workload,
+    such as ``make_workload(**settings)``, is what a ``Lab("make_workload", runs_in=workers, ...)``
+    times.
+    RuntimeError in a process that no notebook has started.
+    """
+    for function in functions:
+        _served[function.__name__] = function
+    answer_requests(errors_go_back=False)
+
+
+def answer_requests(*, errors_go_back: bool) -> NoReturn:
+    """Call what is asked for until the notebook hangs up.
+
+    With ``errors_go_back`` the notebook raises what a request raised; else it comes through here.
+    """
+    if _link is None:
+        raise RuntimeError("serve() answers a notebook: start this script with labkit.remote")
+    # Else each release of an arm searches all of torch for garbage.
+    gc.freeze()
+    while True:
+        message = _link.inbox.get()
+        try:
+            what, arguments = pickle.loads(message)
+            call = _function(what) if isinstance(what, str) else what
+            reply = dumps((True, call(*arguments)))
+        except Exception as error:
+            if not errors_go_back:
+                raise
+            reply = _portable(error)
+        _link.connection.send_bytes(reply)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    if name not in _served:
+        raise ValueError(f"ask({name!r}): this script serves {sorted(_served)}")
+    return _served[name]
+
+
+def define(
+    number: int,
+    make: str | Callable[..., Workload],
+    label: str,
+    settings: dict[str, Any],
+    seed: int | None,
+    flags: Flags,
+) -> None:
+    """Make an arm, of a function or of the name of a served one."""
+    if isinstance(make, str):
+        make = partial(_function(make), **settings)
+    set_torch_flags(flags)
+    _arms[number] = LocalArm(make, label, settings, seed)
+
+
+def about(number: int) -> tuple[float, str, str]:
+    """An arm's samples, unit and device, also where its first step failed."""
+    arm = _arms[number]
+    return arm.samples, arm.unit, arm.device
+
+
+def do(number: int, method: str, *arguments: Any) -> Any:
+    """Call a method of an arm."""
+    return getattr(_arms[number], method)(*arguments)
 
 
 def _portable(error: Exception) -> bytes:

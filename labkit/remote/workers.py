@@ -64,7 +64,7 @@ class Workers(Children):
         seconds: float = 120.0,
         show: Show = print,
     ) -> None:
-        if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        if not isinstance(processes, int) or processes < 1:
             raise ValueError(f"processes={processes!r}: use a positive whole number")
         if not 0 < seconds < math.inf:
             raise ValueError(
@@ -76,7 +76,6 @@ class Workers(Children):
         self.script, self.arguments, self.show = Path(script).resolve(), arguments, show
         super().__init__(self.script.name, processes, seconds)
         self.results: list[Result] = []
-        self._logs: list[_Log] = []
         self._store: TCPStore | None = None
 
     def wait(self) -> list[Result]:
@@ -88,27 +87,17 @@ class Workers(Children):
             self._show(everything=True)
             return self.results
 
-    def close(self) -> None:
-        """End all workers and what they started."""
-        super().close()
-        self._store = None
-
     def _ended_well(self) -> bool:
         return all(code == 0 for code in self._codes())
 
     def _start(self) -> None:
-        if self._running:
+        if self.pids:
             return
         from torch.distributed import TCPStore
 
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self.results, self._logs = [], []
+        self.results = []
         super()._start()
-        for rank, child in enumerate(self._children):
-            self._logs += [
-                _Log(rank, child.stdout, may_hold_results=True),
-                _Log(rank, child.stderr),
-            ]
 
     def _command(self, rank: int) -> tuple[list[str], Mapping[str, str]]:
         """The script, and what torchrun sets for a worker on this machine."""
@@ -132,15 +121,15 @@ class Workers(Children):
 
     def _show(self, everything: bool = False) -> None:
         """Whole new lines of the workers' output, to the reader or to the results."""
-        for log in self._logs:
-            for line in log.new_lines(everything):
-                result = None
-                if log.may_hold_results:
-                    result = _result(line)
+        for rank, child in enumerate(self._children):
+            for line in child.stdout.new_lines(everything):
+                result = _result(line)
                 if result is None:
-                    self.show(f"[{log.rank}] {line}")
+                    self.show(f"[{rank}] {line}")
                 else:
                     self.results.append(result)
+            for line in child.stderr.new_lines(everything):
+                self.show(f"[{rank}] {line}")
 
     def _failure(self, reasons: Mapping[int, str]) -> Exception:
         self._show(everything=True)
@@ -148,36 +137,14 @@ class Workers(Children):
             return WorkerFailed(f"{self.owner} ended before it answered: it does not call serve()")
         lines = []
         for rank, reason in reasons.items():
-            lines += [f"worker {rank} {reason}", *self._children[rank].last_words()]
+            lines += [f"worker {rank} {reason}", *self._children[rank].stderr.last_lines()]
         return WorkerFailed("\n".join(lines))
-
-
-class _Log:
-    """A file that one worker writes, read line by line as it grows."""
-
-    def __init__(self, rank: int, path: Path, *, may_hold_results: bool = False) -> None:
-        self.rank, self.path, self.may_hold_results = rank, path, may_hold_results
-        self._read = 0
-
-    def new_lines(self, everything: bool) -> list[str]:
-        """The lines since the last call; without ``everything`` only those that are complete."""
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            new = file.read()
-        if not everything:
-            new = new[: new.rfind(b"\n") + 1]
-        self._read += len(new)
-        return new.decode(errors="replace").splitlines()
 
 
 def _result(line: str) -> Result | None:
     """The JSON object that a line is, or None."""
     if not line.startswith("{"):
         return None
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(value, dict):
-        return None
-    return value
+    with contextlib.suppress(ValueError):
+        return json.loads(line)
+    return None

@@ -37,9 +37,6 @@ def looking_at_frames() -> AbstractContextManager[None]:
 # Python 3.12 itself freezes some hundred objects; a program that freezes has tens of thousands.
 PYTHONS_OWN = 2_000
 
-# Whether it is frozen by us: to count a million frozen objects takes as long as a small step.
-_frozen = False
-
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
@@ -51,14 +48,11 @@ def frozen_heap() -> Iterator[None]:
     """
     if accelerator_in_use() is not None:
         gc.collect()
-    global _frozen
-    freeze = not _frozen and gc.get_freeze_count() < PYTHONS_OWN
+    freeze = gc.get_freeze_count() < PYTHONS_OWN
     if freeze:
         gc.freeze()
-        _frozen = True
     try:
         yield
     finally:
         if freeze:
-            _frozen = False
             gc.unfreeze()

@@ -13,7 +13,6 @@ Container = Any
 CONTAINERS = (dict, list, deque, set)
 # Of plain numbers.
 BUFFERS = (bytearray, array)
-_SHOWN = 3
 
 
 def contents(container: Container) -> Container:
@@ -54,21 +53,13 @@ def refill(container: Container, before: Container) -> None:
     """
     if as_before(container, before):
         return
-    write: Callable[[Container, Container], None] = _refill_list
-    if isinstance(container, dict):
-        write = _refill_dict
-    elif isinstance(container, set):
-        write = _refill_set
-    elif isinstance(container, deque):
-        write = _refill_deque
     try:
-        write(container, before)
+        _write(container, before)
     # A container's own class may raise anything.
     except Exception as error:
-        kind, where = type(container).__name__, _where(container, before)
         raise RuntimeError(
-            f"cannot put back a {kind}: it has changed{where} and refuses to be changed back "
-            f"({type(error).__name__}: {error})"
+            f"cannot put back a {type(container).__name__}: it has changed and refuses to be "
+            f"changed back ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -82,7 +73,21 @@ def _alike(some: Any, others: Any) -> bool:
     return len(some) == len(others) and all(one is two for one, two in pairs)
 
 
-def _refill_dict(now: dict[Any, Any], before: dict[Any, Any]) -> None:
+def _write(now: Container, before: Container) -> None:
+    if isinstance(now, dict):
+        _write_dict(now, before)
+    elif isinstance(now, set):
+        now.update(before)
+        now.intersection_update(before)
+    elif isinstance(now, deque):
+        now.extend(before)
+        for _ in range(len(now) - len(before)):
+            now.popleft()
+    else:
+        now[:] = before
+
+
+def _write_dict(now: dict[Any, Any], before: dict[Any, Any]) -> None:
     held, missing = stored(now), object()
     for key in [key for key in held if key not in before]:
         del now[key]
@@ -92,29 +97,3 @@ def _refill_dict(now: dict[Any, Any], before: dict[Any, Any]) -> None:
         for key, value in before.items():
             del now[key]
             now[key] = value
-
-
-def _refill_set(now: set[Any], before: set[Any]) -> None:
-    now.update(before)
-    now.intersection_update(before)
-
-
-def _refill_list(now: list[Any], before: list[Any]) -> None:
-    now[:] = before
-
-
-def _refill_deque(now: deque[Any], before: list[Any]) -> None:
-    now.extend(before)
-    for _ in range(len(now) - len(before)):
-        now.popleft()
-
-
-def _where(container: Container, before: Container) -> str:
-    """The keys that differ, in words."""
-    if not isinstance(container, dict):
-        return ""
-    nothing, keys, now = object(), [], stored(container)
-    for key in dict.fromkeys([*before, *now]):
-        if now.get(key, nothing) is not before.get(key, nothing):
-            keys.append(repr(key))
-    return f" at {', '.join(keys[:_SHOWN])}" if keys else " its order"

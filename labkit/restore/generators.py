@@ -48,8 +48,7 @@ def _device_states() -> list[torch.Tensor] | None:
     if not hasattr(module, "get_rng_state_all"):
         # mps: there is one device.
         return [module.get_rng_state()]
-    states: list[torch.Tensor] = module.get_rng_state_all()
-    return states
+    return module.get_rng_state_all()
 
 
 def _set_device_states(states: list[torch.Tensor] | None) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dis
 import functools
+import gc
 import io
 import queue
 import sys
@@ -25,26 +26,17 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from labkit.graphs import is_graph
-from labkit.restore.bindings import (
-    NOTHING,
-    attributes_of,
-    content,
-    has_attributes,
-    keeping_cell,
-    keeping_name,
-)
 from labkit.restore.contents import BUFFERS, CONTAINERS, stored
 from labkit.restore.generators import GENERATORS
 from labkit.restore.own import is_installed_class, is_own_class, is_own_code, is_own_module
-from labkit.restore.undo import PutBack
+from labkit.restore.state import NOTHING, Name, attributes_of, content, has_attributes
 
 # Entries of larger containers are not looked into, unless a model or an optimizer owns them.
 MOST_ENTRIES = 10_000
 _SIMPLE = (str, bytes, int, float, complex, type(None))
 _PLAIN = (*_SIMPLE, Dataset, types.ModuleType)
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
-_WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_WRAPPERS = (functools.partial, staticmethod, classmethod, property, functools.cached_property)
 # Of Python's own library, what holds what the reader puts in.
 _HOLDERS = (types.SimpleNamespace, argparse.Namespace, type(functools.cache(len)))
 
@@ -72,6 +64,12 @@ def generators_of(loader: Any) -> list[Any]:
     return [each for each in found if isinstance(each, GENERATORS)]
 
 
+def kinds_of_graphs() -> list[Any]:
+    """The classes of CUDA graphs, and the like, that this build of torch can replay."""
+    candidates = [torch.cuda.CUDAGraph, getattr(torch.accelerator, "Graph", None)]
+    return [kind for kind in candidates if hasattr(kind, "replay")]
+
+
 def has_state(item: Any) -> bool:
     """Whether an object is a model, an optimizer or the like."""
     return hasattr(type(item), "state_dict")
@@ -80,14 +78,13 @@ def has_state(item: Any) -> bool:
 class Walk:
     """From object to object, the nearest first; what was found grows with each `look`.
 
-    ``items``: objects to put back, each by itself, as what they hold is listed, too; ``variables``:
-    what binds those as before that functions may bind anew. ``beyond``: what cannot be put back, in
-    words, by name; ``trainings``: of that, what trains, with what it trains.
+    ``items``: objects to put back, each by itself, as what they hold is listed, too; among them
+    variables that functions may bind anew. ``beyond``: what cannot be put back, in words, by name;
+    ``trainings``: of that, what trains, with what it trains.
     """
 
     def __init__(self) -> None:
         self.items: list[Any] = []
-        self.variables: list[PutBack] = []
         self.beyond: dict[str, str] = {}
         self.trainings: dict[str, list[Any]] = {}
         # Keeps them alive, so that an id stays its object's own.
@@ -179,6 +176,9 @@ class Walk:
     def _tuple(self, place: _Place) -> Inside:
         return _numbered(place.item)
 
+    def _wrapper(self, place: _Place) -> Inside:
+        return _numbered(gc.get_referents(place.item))
+
     def _running(self, place: _Place) -> Inside:
         """A generator function that is under way: where it stands cannot be put back."""
         item, name = place.item, place.name
@@ -200,11 +200,6 @@ class Walk:
         self.trainings[place.name] = [place.item]
         return ()
 
-    def _partial(self, place: _Place) -> Inside:
-        item = place.item
-        yield "func", item.func
-        yield from _numbered([*item.args, *item.keywords.values()])
-
     def _method(self, place: _Place) -> Inside:
         yield "self", place.item.__self__
         yield "func", getattr(place.item, "__func__", None)
@@ -214,7 +209,7 @@ class Walk:
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closure = {}
         for name, cell in cells:
-            self.variables.append(keeping_cell(cell))
+            self.items.append(cell)
             if content(cell) is not NOTHING:
                 closure[name] = content(cell)
         yield from closure.items()
@@ -236,10 +231,6 @@ class Walk:
                 yield name, value
         for base in kind.__bases__:
             yield base.__name__, base
-
-    def _wrapper(self, place: _Place) -> Inside:
-        for name in ("__func__", "fget", "fset", "func"):
-            yield name, getattr(place.item, name, None)
 
     def _object(self, place: _Place) -> Inside:
         self.items.append(place.item)
@@ -268,10 +259,6 @@ def _is_own_object(item: Any) -> bool:
     return has_attributes(item) and (isinstance(item, _HOLDERS) or is_own_class(type(item)))
 
 
-def _is_a_library_s(item: Any) -> bool:
-    return is_installed_class(type(item))
-
-
 _BEYOND = {
     io.IOBase: "a file",
     queue.Queue: "a queue",
@@ -290,7 +277,7 @@ _KINDS: list[tuple[Callable[[Any], bool], Look]] = [
     (_is(*_PLAIN), Walk._nothing),
     (_is(torch.Tensor), Walk._tensor),
     (_is(np.ndarray), Walk._array),
-    (_is(*GENERATORS, *BUFFERS), Walk._itself),
+    (_is(*GENERATORS, *BUFFERS, types.CellType, Name), Walk._itself),
     (_is(types.FunctionType), Walk._function),
     (_is(*_METHODS), Walk._method),
     (_is(type), Walk._class),
@@ -298,14 +285,13 @@ _KINDS: list[tuple[Callable[[Any], bool], Look]] = [
     (_is(DataLoader), Walk._loader),
     (_is(*CONTAINERS), Walk._container),
     (_is(tuple), Walk._tuple),
-    (_is(types.GeneratorType), Walk._running),
-    (is_graph, Walk._graph),
-    (_is(functools.partial), Walk._partial),
     (_is(*_WRAPPERS), Walk._wrapper),
+    (_is(types.GeneratorType), Walk._running),
+    (lambda item: isinstance(item, tuple(kinds_of_graphs())), Walk._graph),
     (_is(io.IOBase, queue.Queue, queue.SimpleQueue), Walk._beyond),
     (_is_own_object, Walk._object),
     (_is(Iterator), Walk._beyond),
-    (_is_a_library_s, Walk._of_a_library),
+    (lambda item: is_installed_class(type(item)), Walk._of_a_library),
 ]
 
 
@@ -338,7 +324,7 @@ def _of_code(
         named, imported = _named_by(each)
         for name in named:
             item = space.get(name)
-            walk.variables.append(keeping_name(name, space))
+            walk.items.append(Name(name, space))
             modules.append(item)
             yield name, item
         modules += map(sys.modules.get, imported)
@@ -364,7 +350,7 @@ def _of_modules(modules: list[Any], names: set[str], walk: Walk) -> Inside:
         seen.add(id(module))
         space = vars(module)
         for name in sorted(names):
-            walk.variables.append(keeping_name(name, space))
+            walk.items.append(Name(name, space))
             modules.append(space.get(name))
             yield name, space.get(name)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from labkit.restore.generators import preserve_rng
-from labkit.restore.memory import place_of_copies
+from labkit.restore.memory import check_room
 from labkit.restore.reach import Inside, Walk
 from labkit.restore.state import keeping_state
 from labkit.restore.switches import preserve_flags
@@ -20,8 +20,7 @@ _SHOWN = 8
 class Restoration:
     """What `restoring` keeps, and puts back."""
 
-    def __init__(self, copies: str | None = None) -> None:
-        self._copies = copies
+    def __init__(self) -> None:
         self._walk = Walk()
         self._undo: list[PutBack] = []
         # So many of the items that were found are kept.
@@ -77,10 +76,8 @@ class Restoration:
     def _remember(self) -> None:
         """Copy what was found since the last time."""
         items = self._walk.items[self._kept :]
-        copies = self._copies or place_of_copies(items)
-        self._undo += self._walk.variables
-        self._undo += [keeping_state(item, copies) for item in items]
-        self._walk.variables.clear()
+        check_room(items)
+        self._undo += map(keeping_state, items)
         self._kept += len(items)
 
 
@@ -88,9 +85,8 @@ class Restoration:
 def preserve_state(*objects: Any) -> Iterator[None]:
     """Put ``objects``, and all that they hold, back as they were, in place and bit for bit.
 
-    Follows what `restoring` follows. Costs one copy of every tensor, on its device while that has
-    room, and of every array. TypeError for an object that holds no state, MemoryError where copies
-    do not fit.
+    Follows what `restoring` follows. Costs one copy of every tensor and array, in the CPU's memory.
+    TypeError for an object that holds no state, MemoryError where copies do not fit.
     """
     restoration = Restoration()
     with giving_back(restoration.restore):
@@ -100,10 +96,7 @@ def preserve_state(*objects: Any) -> Iterator[None]:
 
 @contextmanager
 def restoring(
-    *steps: Callable[..., Any],
-    also: Iterable[Any] = (),
-    copies: str | None = None,
-    advice: str = "",
+    *steps: Callable[..., Any], also: Iterable[Any] = (), advice: str = ""
 ) -> Iterator[Restoration]:
     """Put back what ``steps`` reach, and ``also`` what is listed, whatever the block raises.
 
@@ -114,10 +107,9 @@ def restoring(
     moved on, files, objects of a library. ValueError where that is a training, such as a generator
     that holds a model, unless ``also`` lists what it trains; ``advice`` ends its message.
 
-    ``copies``: the device of copies; None: a tensor's own, or the CPU's memory where an accelerator
-    has little left. MemoryError where they do not fit.
+    Copies lie in the CPU's memory: MemoryError where they do not fit.
     """
-    restoration = Restoration(copies)
+    restoration = Restoration()
     # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
     with preserve_rng(), preserve_flags(), giving_back(restoration.restore):
         restoration.keep(*also)

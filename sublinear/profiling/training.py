@@ -118,10 +118,7 @@ def _copied(model: nn.Module, task: Training) -> Iterator[Callable[[], None]]:
         for leaf, gradient in gradients:
             leaf.grad = gradient
 
-    with (
-        restoring(task.loss, also=also, copies="cpu") as restoration,
-        giving_back(put_back),
-    ):
+    with restoring(task.loss, also=also) as restoration, giving_back(put_back):
         drop_gradients(parameters(model, task.optimizer))
         yield lambda: call_all([restoration.restore, put_back])
 

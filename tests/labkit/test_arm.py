@@ -68,8 +68,8 @@ def test_every_place_measures_the_same_workload_alike(workers):
         assert arm.start() > 0
         assert arm.block(3) > 0
         arm.check()
-        counters, (allocated, reserved) = arm.counters(), arm.peak()
-        seen[place] = counters, allocated, reserved, arm.label, arm.settings, arm.unit, arm.device
+        told = arm.counters(), arm.peak(), arm.timeline()
+        seen[place] = *told, arm.label, arm.settings, arm.unit, arm.device
         assert arm.samples == {"kernel": 8, "process": 8, "workers": 16}[place]
         arm.close()
         arm.close()

@@ -21,7 +21,7 @@ from labkit import Lab, Workload, alternating, compare, measure
 from labkit.alternating import BLOCK_SECONDS, MIN_BUILDS, SHORT_TOTAL, alternate, equal_steps
 from labkit.arm import LocalArm
 from labkit.builds import MOST_BUILDS, builds_that_fit
-from labkit.comparing import measuring
+from labkit.comparing import measuring, patience_of
 from labkit.restore.switches import torch_flags
 from labkit.stages import BUILDING, UNWATCHED
 from tests.benchmarks import bench_stopping
@@ -401,9 +401,9 @@ def test_going_on_until_it_is_clear_keeps_the_interval_and_claims_little(scatter
 @pytest.mark.parametrize("wrong", [0, 0.5, -1, math.inf, math.nan])
 def test_a_senseless_patience(wrong):
     with pytest.raises(ValueError, match=r"patience=.*: use a number of budgets, 1 or more"):
-        compare(lambda: None, lambda: None, patience=wrong)
+        patience_of(wrong)
     with pytest.raises(TypeError, match="patience='2'"):
-        compare(lambda: None, lambda: None, patience="2")
+        patience_of("2")
 
 
 def test_each_build_starts_from_the_lab_s_seed():
@@ -514,14 +514,16 @@ def test_updates_carry_partial_results_and_come_between_blocks():
 
 
 def test_stop_before_and_during_a_run():
+    def run(stop, on_update=None):
+        arms = [LocalArm(lambda: Workload(lambda: None), name) for name in "ab"]
+        return alternate(*arms, seconds=60, on_update=on_update, stop=stop)
+
     stop = threading.Event()
     stop.set()
-    result = compare(lambda: None, lambda: None, seconds=60, stop=stop)
+    result = run(stop)
     assert result.stopped and result.verdict == "unclear" and not result.ratios
     stop = threading.Event()
-    result = compare(
-        lambda: None, lambda: None, seconds=60, on_update=lambda partial: stop.set(), stop=stop
-    )
+    result = run(stop, on_update=lambda partial: stop.set())
     assert result.stopped and result.ratios and "stopped early" in str(result)
 
 

@@ -250,19 +250,18 @@ def test_counters_are_a_record_with_a_table() -> None:
         counters.flops = 1  # type: ignore[misc]
 
 
-def test_who_watches_replays_longer_than_the_first_still_counts(monkeypatch):
+def test_each_watch_counts_the_replays_inside(monkeypatch):
     class Graph:
         def replay(self):
             pass
 
     replay = Graph.replay
-    monkeypatch.setattr(graphs, "_kinds_of_graphs", lambda: [Graph])
-    first, second = graphs.watched_replays(), graphs.watched_replays()
-    one, other = first.__enter__(), second.__enter__()
+    monkeypatch.setattr(graphs, "kinds_of_graphs", lambda: [Graph])
+    with graphs.watched_replays() as one:
+        Graph().replay()
+        with graphs.watched_replays() as other:
+            Graph().replay()
+        Graph().replay()
     Graph().replay()
-    first.__exit__(None, None, None)
-    Graph().replay()
-    second.__exit__(None, None, None)
-    Graph().replay()
-    assert (one.count, other.count) == (1, 2)
+    assert (one.count, other.count) == (3, 1)
     assert Graph.replay is replay

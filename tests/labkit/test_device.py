@@ -46,7 +46,8 @@ def test_a_small_card_takes_its_own_value(monkeypatch, gigabytes, expected):
 
 def test_the_memory_is_asked_for_only_where_it_decides(monkeypatch):
     asked = []
-    monkeypatch.setattr(device, "device_memory", lambda _: asked.append(1) or 10**9)
+    card = SimpleNamespace(total_memory=10**9)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: asked.append(1) or card)
     monkeypatch.setattr(device, "pick_device", lambda: torch.device("cpu"))
     monkeypatch.delenv("LABKIT_SIZE", raising=False)
     assert pick(cpu=1, cuda=2, small=3) == 1
@@ -58,22 +59,9 @@ def test_the_memory_is_asked_for_only_where_it_decides(monkeypatch):
     assert not asked
 
 
-@pytest.mark.parametrize(
-    ("gigabytes", "expected"), [(0, "cpu"), (5, "cpu"), (11, "small"), (48, "large")]
-)
-def test_another_accelerator_takes_what_fits_the_memory_that_it_tells(
-    monkeypatch, gigabytes, expected
-):
+def test_another_accelerator_takes_the_sizes_of_the_cpu(monkeypatch):
     monkeypatch.delenv("LABKIT_SIZE", raising=False)
     monkeypatch.setattr(device, "pick_device", lambda: torch.device("mps"))
-    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: gigabytes * 10**9)
-    assert pick(cpu="cpu", cuda="large", small="small") == expected
-    assert pick(cpu="cpu", cuda="large") == ("large" if expected != "cpu" else "cpu")
-
-
-def test_an_accelerator_that_does_not_tell_its_memory_takes_the_sizes_of_the_cpu(monkeypatch):
-    monkeypatch.delenv("LABKIT_SIZE", raising=False)
-    monkeypatch.setattr(device, "pick_device", lambda: torch.device("mtia"))
     assert pick(cpu=1, cuda=2, small=3) == 1
 
 
@@ -114,10 +102,6 @@ OUT_OF_MEMORY_TEXTS = [
     "DefaultCPUAllocator: not enough memory: you tried to allocate 400000000000 bytes.",
     "unable to mmap 400 bytes from file <x.pt>: Cannot allocate memory (12)",
     "std::bad_alloc",
-    # Without CUDA there is nothing to ask.
-    "GET was unable to find an engine to execute this computation",
-    "Unable to find a valid cuDNN algorithm to run convolution",
-    "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
 ]
 
 
@@ -131,44 +115,26 @@ OUT_OF_MEMORY_TEXTS = [
     ],
     ids=str,
 )
-def test_every_way_to_run_out_of_memory_is_recognised(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+def test_every_way_to_run_out_of_memory_is_recognised(error: Exception) -> None:
     assert is_out_of_memory(error)
     with survive() as outcome:
         raise error
     assert outcome.error == "out of memory"
 
 
-@pytest.mark.parametrize(
-    ("refused", "free", "expected"),
-    [(0, 2**34, False), (3, 2**34, True), (0, 2**20, True), (0, None, False)],
-)
+@pytest.mark.parametrize("refused", [0, 3])
 @pytest.mark.parametrize(
     "text",
     [
         "FIND was unable to find an engine to execute this computation",
-        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        "Unable to find a valid cuDNN algorithm to run convolution",
     ],
 )
-def test_an_ambiguous_text_is_judged_by_the_card(
-    text: str,
-    refused: int,
-    free: int | None,
-    expected: bool,
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_ambiguous_text_is_judged_by_the_allocator(
+    text: str, refused: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def memory() -> tuple[int, int]:
-        if free is None:
-            raise RuntimeError("CUDA error: device-side assert triggered")
-        return free, 2**35
-
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda: {"num_ooms": refused})
-    monkeypatch.setattr(torch.cuda, "mem_get_info", memory)
-    assert is_out_of_memory(RuntimeError(text)) == expected
+    assert is_out_of_memory(RuntimeError(text)) == (refused > 0)
 
 
 def test_out_of_memory_on_this_cpu():

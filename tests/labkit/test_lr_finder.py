@@ -507,9 +507,9 @@ def test_a_step_may_return_the_same_tensor_again() -> None:
     loss = torch.zeros(())
 
     def fill(lr: float, i: int) -> torch.Tensor:
-        return loss.fill_(float(i))
+        return loss.fill_(float(-i))
 
-    assert run(fill, divergence=1e9).losses == tuple(map(float, range(100)))
+    assert run(fill).losses == tuple(-float(i) for i in range(100))
 
 
 def test_losses_are_looked_at_in_a_few_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -746,9 +746,6 @@ def test_a_real_network_gets_a_rate_that_trains_it() -> None:
         ({"steps": 9}, "steps=9"),
         ({"steps": 20.0}, "steps=20.0"),
         ({"steps": True}, "steps=True"),
-        ({"divergence": 1.0}, "divergence=1.0"),
-        ({"smoothing": 0.0}, "smoothing=0.0"),
-        ({"smoothing": math.nan}, "smoothing=nan"),
     ],
 )
 def test_settings_out_of_range(options: dict[str, Any], words: str) -> None:

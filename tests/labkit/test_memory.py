@@ -329,6 +329,13 @@ def test_a_meter_serves_twice_but_not_inside_itself() -> None:
     assert meter.peak == 2 * KB
 
 
+def test_a_meter_tells_its_figures_in_a_line() -> None:
+    with MemoryMeter("cpu") as memory:
+        torch.ones(250)
+    figures = "peak 1000 B, current 0 B, saved for backward 0 B"
+    assert repr(memory) == f"MemoryMeter on cpu: {figures}"
+
+
 def test_threads_that_the_block_starts_are_counted() -> None:
     kept: list[torch.Tensor] = []
 

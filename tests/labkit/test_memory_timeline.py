@@ -98,10 +98,3 @@ def test_memory_that_runs_out_is_a_result() -> None:
     assert found.baseline.peak
     assert math.isnan(found.ratio)
     assert "candidate ended by out of memory" in str(found)
-
-
-def test_a_side_in_a_process_of_its_own_tells_the_same() -> None:
-    here = Lab(make_workload, width=[16, 32]).timeline(width=32)
-    there = Lab(make_workload, runs_in="process", width=[16, 32]).timeline(width=32)
-    assert there.candidate.alive == here.candidate.alive
-    assert there.candidate.peak == here.candidate.peak

@@ -67,23 +67,25 @@ class Notebook:
 
 @pytest.fixture
 def ask(monkeypatch):
-    def answers(*requests, functions=(), errors_go_back=True):
+    def answers(*requests, functions=()):
         messages = []
-        for command, *arguments in requests:
-            messages.append(dumps((command, tuple(arguments))))
-        return run(*messages, functions=functions, errors_go_back=errors_go_back)
+        for what, *arguments in requests:
+            messages.append(dumps((what, tuple(arguments))))
+        return run(*messages, functions=functions)
 
-    def run(*messages, functions=(), errors_go_back=True):
+    def run(*messages, functions=()):
         notebook = Notebook(*messages)
-        monkeypatch.setattr(serving._Link, "here", notebook)
+        monkeypatch.setattr(serving, "_link", notebook)
         known = {function.__name__: function for function in functions}
+        monkeypatch.setattr(serving, "_served", known)
         with pytest.raises(HangUp):
-            serving.answer_requests(known, errors_go_back=errors_go_back)
+            serving.answer_requests(errors_go_back=True)
         return notebook.answers
 
     answers.raw = run
     threads = torch.get_num_threads()
     yield answers
+    serving._arms.clear()
     torch.set_num_threads(threads)
     gc.unfreeze()
 
@@ -99,9 +101,9 @@ def test_an_arm_is_defined_started_timed_and_closed(ask, tmp_path):
     def make_closing():
         return Workload(lambda: None, close=closed.touch)
 
-    define = ("arm.define", 7, make_closing, "a", {}, 0, {"num_threads": 1})
-    asked = [(f"arm.{method}", 7) for method in ("start", "about")]
-    *answers, last = ask(define, *asked, ("arm.block", 7, 2), ("arm.close", 7))
+    define = (serving.define, 7, make_closing, "a", {}, 0, {"num_threads": 1})
+    asked = [(serving.do, 7, "start"), (serving.about, 7), (serving.do, 7, "block", 2)]
+    *answers, last = ask(define, *asked, (serving.do, 7, "close"))
     assert [done for done, _ in answers] == [True] * 4 and last == (True, None)
     (_, nothing), (_, seconds), (_, about), (_, block) = answers
     assert nothing is None and closed.exists() and torch.get_num_threads() == 1
@@ -109,10 +111,10 @@ def test_an_arm_is_defined_started_timed_and_closed(ask, tmp_path):
 
 
 def test_arms_are_told_apart_and_a_served_name_gets_its_settings(ask):
-    one = ("arm.define", 1, "make", "a", {"size": 4}, 0, {})
-    two = ("arm.define", 2, "make", "b", {"size": 9}, 0, {})
-    started = ("arm.start", 2), ("arm.start", 1)
-    *_, two, one = ask(one, two, *started, ("arm.about", 2), ("arm.about", 1), functions=[make])
+    one = (serving.define, 1, "make", "a", {"size": 4}, 0, {})
+    two = (serving.define, 2, "make", "b", {"size": 9}, 0, {})
+    started = (serving.do, 2, "start"), (serving.do, 1, "start")
+    *_, two, one = ask(one, two, *started, (serving.about, 2), (serving.about, 1), functions=[make])
     assert two == (True, (9, "numbers", "cpu")) and one == (True, (4, "numbers", "cpu"))
 
 
@@ -123,11 +125,10 @@ def test_functions_are_called_by_name(ask):
     assert ask(("add", 2, 3), ("add", "x", "y"), functions=[add]) == [(True, 5), (True, "xy")]
 
 
-@pytest.mark.parametrize("command", ["subtract", "arm.evaluate", "arm.__init__", "arm.", "block"])
-def test_what_is_not_served_is_told_with_what_is(ask, command):
-    ((done, error),) = ask((command, 0), functions=[make])
+def test_what_is_not_served_is_told_with_what_is(ask):
+    ((done, error),) = ask(("subtract", 0), functions=[make])
     assert not done and isinstance(error, ValueError)
-    assert str(error) == f"ask({command!r}): this script serves ['make']"
+    assert str(error) == "ask('subtract'): this script serves ['make']"
 
 
 def test_errors_go_back_and_the_loop_goes_on(ask):
@@ -163,9 +164,10 @@ def test_in_a_script_the_error_comes_through(monkeypatch):
         raise LookupError("the loss of rank 1 is odd")
 
     notebook = Notebook(dumps(("fail", ())))
-    monkeypatch.setattr(serving._Link, "here", notebook)
+    monkeypatch.setattr(serving, "_link", notebook)
+    monkeypatch.setattr(serving, "_served", {})
     with pytest.raises(LookupError, match="odd"):
-        serving.answer_requests({"fail": fail}, errors_go_back=False)
+        serve(fail)
     gc.unfreeze()
     assert notebook.answers == []
 
@@ -207,7 +209,7 @@ def test_a_child_that_ends_is_noticed_though_something_may_hold_its_link_open(he
 
     def ask():
         with pytest.raises(ArmDied, match="the process of 'a' ended with exit status 1") as died:
-            asked.ask("arm.start", 0)
+            asked.ask("whoami", 0)
         told.append(died)
 
     thread = threading.Thread(target=ask, daemon=True)
@@ -216,7 +218,7 @@ def test_a_child_that_ends_is_noticed_though_something_may_hold_its_link_open(he
     asked.close()
     for copy in copies:
         os.close(copy)
-    assert told and asked.pids == [] and not asked._folder.exists()
+    assert told and asked.pids == []
 
 
 # ----------------------------------------------------------------------- a process of its own
@@ -238,31 +240,14 @@ def test_each_arm_has_a_process_of_its_own():
 def test_a_process_ends_with_the_arm():
     arm = RemoteArm(lambda: Workload(lambda: None), "a")
     assert arm.start() >= 0 and arm.block(3) >= 0
-    pids, folder = arm._children.pids, arm._children._folder
-    assert folder.exists()
+    pids = arm._children.pids
     arm.close()
     arm.close()
-    assert gone(pids) and not folder.exists()
+    assert gone(pids)
     assert arm.start() >= 0
     pids = arm._children.pids
     del arm
     gc.collect()
-    assert gone(pids)
-
-
-def test_an_interrupt_while_a_process_ends_is_made_good_by_the_next_close(monkeypatch):
-    arm = RemoteArm(lambda: Workload(lambda: None), "a")
-    arm.start()
-    pids = arm._children.pids
-
-    def interrupted(child):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Child, "end", interrupted)
-        arm.close()
-    assert arm._children.pids == pids
-    arm.close()
     assert gone(pids)
 
 
@@ -332,8 +317,6 @@ def test_an_isolated_arm_runs_on_the_lab_s_number_of_threads():
 
     torch.set_num_threads(2)
     assert Lab(make, runs_in="process", memory=False, threads=1, x=[1]).run(seconds=0.05).ratios
-    with pytest.raises(ValueError, match="2 threads"):
-        Lab(make, runs_in="process", memory=False, threads=2, x=[1]).run(seconds=0.05)
 
 
 def test_peaks_and_counts_are_taken_in_the_process_that_was_timed(monkeypatch):
@@ -361,16 +344,14 @@ def test_peaks_and_counts_are_taken_in_the_process_that_was_timed(monkeypatch):
 
 
 @pytest.mark.fresh
-def test_a_process_that_is_gone_is_started_again_for_its_peak():
-    arm = RemoteArm(lambda: Workload(lambda: torch.ones(250).sum().item()), "a")
+def test_a_process_that_is_gone_has_no_peak():
+    arm = RemoteArm(lambda: Workload(lambda: None), "a")
     arm.start()
-    first = arm._children.pids
-    os.kill(first[0], signal.SIGKILL)
+    os.kill(arm._children.pids[0], signal.SIGKILL)
     arm.release()
     assert arm._children.pids == []
-    assert arm.peak()[0] == 1004
-    assert arm._children.pids != first
-    arm.close()
+    with pytest.raises(ArmDied, match="the processes that held 'a' have ended"):
+        arm.peak()
 
 
 def test_the_card_is_given_back_before_a_process_starts(monkeypatch):
@@ -400,7 +381,7 @@ def test_the_card_is_given_back_before_a_process_starts(monkeypatch):
     ],
 )
 def test_a_process_finds_no_kernels_that_inductor_built_for_this_one(
-    folder, inherited, monkeypatch, tmp_path
+    folder, inherited, monkeypatch
 ):
     seen = {}
 
@@ -413,7 +394,7 @@ def test_a_process_finds_no_kernels_that_inductor_built_for_this_one(
         monkeypatch.setenv("TRITON_CACHE_DIR", folder)
     monkeypatch.setattr(children.subprocess, "Popen", no_process)
     with pytest.raises(OSError, match="no process"):
-        Child([], {}, tmp_path / "out", tmp_path / "err")
+        Child([], {})
     assert seen.get("TRITON_CACHE_DIR") == (folder if inherited else None)
     assert "PATH" in seen
 
@@ -465,9 +446,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_process_ends_in_the_middle_of_a_step_when_its_notebook_does(tmp_path):
     note = tmp_path / "pid"
     command = [sys.executable, "-c", NOTEBOOK.format(note=str(note))]
-    # A killed kernel cannot clean up.
-    here = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run(command, timeout=200, env=here)
+    done = subprocess.run(command, timeout=200)
     assert done.returncode == -signal.SIGKILL
     assert gone([int(note.read_text())], within=20)
 
@@ -543,21 +522,6 @@ sys.stdout.write('{"last": 1}')
     shown = []
     assert launch(script(text), processes=1, show=shown.append) == [{"last": 1}]
     assert shown == ["[0] almost done"]
-
-
-@pytest.mark.fresh
-def test_torchrun_runs_the_same_script(script):
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        script(SUM),
-        "1.5",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
-    assert '{"sum": 4.0}' in done.stdout
 
 
 def test_logs_are_shown_while_the_workers_run(script):
@@ -672,33 +636,6 @@ time.sleep(1000)
     )
 
 
-@pytest.mark.fresh
-def test_workers_end_with_the_object_and_with_the_kernel(script):
-    path = script(SERVER)
-    workers = Workers(path, processes=1, show=lambda line: None)
-    assert workers.ask("whoami", 1) == [[0, 1]]
-    (pid,) = workers.pids
-    del workers
-    gc.collect()
-    assert gone([pid])
-
-    kernel = f"""
-import os, signal
-from labkit.remote import Workers
-workers = Workers({str(path)!r}, processes=1)
-workers.ask("whoami", 1)
-print(workers.pids[0], flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    # A killed kernel cannot clean up.
-    here = os.environ | {"TMPDIR": str(path.parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", kernel], capture_output=True, text=True, timeout=60, env=here
-    )
-    assert done.returncode == -signal.SIGKILL
-    assert gone([int(done.stdout.split()[-1])])
-
-
 def test_a_lab_s_function_goes_to_the_workers_as_it_is_at_each_run(script):
     """Also what it looks up: a reader may define that anew between two runs."""
     size = 4
@@ -772,7 +709,6 @@ def test_a_script_that_answers_nothing(script):
     ("options", "message"),
     [
         ({"processes": 0}, "processes=0: use a positive whole number"),
-        ({"processes": True}, "processes=True"),
         ({"processes": 1.5}, "processes=1.5"),
         ({"seconds": 0}, "seconds=0: use a positive number"),
         ({"seconds": float("nan")}, "seconds=nan"),

@@ -335,14 +335,11 @@ def test_a_module_without_weights_in_a_generator_is_no_training() -> None:
 
 
 def test_a_graph_writes_where_nobody_sees_it(monkeypatch) -> None:
-    monkeypatch.setattr(reach, "is_graph", None)
-
     class Graph:
         def replay(self) -> None:
             X.mul_(1)
 
-    kinds = [(lambda item: isinstance(item, Graph), reach.Walk._graph), *reach._KINDS]
-    monkeypatch.setattr(reach, "_KINDS", kinds)
+    monkeypatch.setattr(reach, "kinds_of_graphs", lambda: [Graph])
     graph = Graph()
     with pytest.raises(ValueError, match="graph is a CUDA graph that trains"):
         measure(lambda: graph.replay(), seconds=SECONDS)
@@ -759,31 +756,6 @@ def test_what_a_trainer_of_a_library_trains_is_put_back(monkeypatch) -> None:
     notes = measure(lambda: trainer.advance(), seconds=SECONDS).notes
     assert training.trained() and everything(training) == before
     assert "trainer (a Lent of trainers)" in notes[0] and trainer.steps > 5
-
-
-def test_copies_are_on_the_device_while_it_has_room(monkeypatch) -> None:
-    on_card = types.SimpleNamespace(device=torch.device("cuda"))
-    monkeypatch.setattr(memory, "torch", types.SimpleNamespace(Tensor=types.SimpleNamespace))
-    monkeypatch.setattr(memory, "bytes_of", lambda item: 2**20)
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 2**30)
-    for free, place in ((2**30, None), (2**23, "cpu")):
-        monkeypatch.setattr(memory, "_free_on_cuda", lambda free=free: free)
-        assert memory.place_of_copies([on_card, "no tensor"]) == place
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 2**10)
-    with pytest.raises(MemoryError):
-        memory.place_of_copies([on_card])
-
-
-def test_copies_in_another_memory_are_compared_there_and_written_back() -> None:
-    model = nn.Linear(2, 1)
-    before, version = frozen(model.weight), model.weight._version
-    with restoring(also=[model], copies="cpu"):
-        pass
-    # What is as before is not written: a graph that was built before would not know it again.
-    assert model.weight._version == version
-    with restoring(also=[model], copies="cpu"), torch.no_grad():
-        model.weight += 1
-    assert frozen(model.weight) == before
 
 
 def test_nothing_is_kept_afterwards() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from labkit.memory import MemoryMeter
 from labkit.results import (
     Comparison,
     Estimate,
@@ -399,13 +398,6 @@ def test_a_sweep_is_a_sequence_with_one_line_a_value():
     assert lines[0] == words and len(lines) == 7
     assert re.fullmatch(r"64 +10\.0 ms +20\.0 ms +0\.50 +\[.*\] +slower", lines[3])
     assert Sweep("size").sentence == "Sweep of size: no results."
-
-
-def test_a_meter_says_what_its_block_needed():
-    with MemoryMeter("cpu") as memory:
-        torch.ones(256, 1024)
-    assert memory.sentence.startswith("At its peak the block held 1.00 MiB on cpu; autograd saved")
-    assert memory.sentence in words_of(memory)
 
 
 def test_arms_that_process_different_amounts_are_compared_per_sample():

@@ -61,7 +61,6 @@ SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
         [lr_scheduler.LinearLR(o, 0.1, total_iters=10), lr_scheduler.CosineAnnealingLR(o, 30)],
         [10],
     ),
-    "plateau": lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=2, factor=0.5),
 }
 
 
@@ -109,11 +108,10 @@ def test_curve_is_what_training_gets_and_changes_nothing(
 ) -> None:
     optimizer = make_optimizer(kind, lrs=(0.1, 0.02))
     scheduler = SCHEDULERS[name](optimizer)
-    metrics = [1.0 / (1 + i // 7) for i in range(40)] if name == "plateau" else None
 
     def train(steps: int) -> list[tuple[list[float], list[float]]]:
         used = []
-        for i in range(steps):
+        for _ in range(steps):
             groups = optimizer.param_groups
             used.append(
                 (
@@ -123,15 +121,15 @@ def test_curve_is_what_training_gets_and_changes_nothing(
             )
             optimizer.param_groups[0]["params"][0].grad = torch.ones(2)
             optimizer.step()
-            scheduler.step(*([] if metrics is None else [metrics[i]]))
+            scheduler.step()
         return used
 
     train(stepped)
     before = everything(scheduler, optimizer)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        curve = schedule_curve(scheduler, 40, metrics=metrics)
-        again = schedule_curve(scheduler, 40, metrics=metrics)
+        curve = schedule_curve(scheduler, 40)
+        again = schedule_curve(scheduler, 40)
     assert everything(scheduler, optimizer) == before
     lrs, momenta = zip(*train(40), strict=True)
     assert curve.lrs.tolist() == list(lrs) == again.lrs.tolist()
@@ -233,21 +231,6 @@ def test_other_shapes_have_no_phases(factor: Callable[[int], float]) -> None:
     assert schedule_curve(lr_scheduler.LambdaLR(make_optimizer(), factor), 41).phases == ()
 
 
-def test_metrics_drive_a_plateau() -> None:
-    scheduler = lr_scheduler.ReduceLROnPlateau(make_optimizer(), factor=0.5, patience=1)
-    curve = schedule_curve(scheduler, 6, metrics=[1.0, 1.0, 1.0, 0.5, 0.5])
-    # Two metrics in a row without progress.
-    assert curve.lrs[:, 0].tolist() == [
-        0.1,
-        0.1,
-        0.1,
-        0.05,
-        0.05,
-        0.05,
-    ]
-    assert schedule_curve(scheduler, 6, metrics=[1.0] * 99).lrs[-1, 0] == 0.025
-
-
 def test_optimizers_without_momentum() -> None:
     curve = schedule_curve(lr_scheduler.ExponentialLR(make_optimizer("Adagrad"), 0.9), 5)
     assert curve.momenta is None
@@ -335,17 +318,10 @@ def test_steps_out_of_range(steps: Any) -> None:
         schedule_curve(lr_scheduler.ExponentialLR(make_optimizer(), 0.5), steps)
 
 
-@pytest.mark.parametrize(
-    ("name", "metrics", "words"),
-    [
-        ("plateau", None, r"needs metrics=\[...\], 9 of them for 10 steps; got None"),
-        ("plateau", [1.0] * 8, "needs .* got 8"),
-        ("lambda", [1.0] * 9, "LambdaLR.step.. takes no metrics"),
-    ],
-)
-def test_metrics_missing_or_unwanted(name: str, metrics: list[float] | None, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        schedule_curve(SCHEDULERS[name](make_optimizer()), 10, metrics=metrics)
+def test_a_scheduler_that_waits_for_a_metric() -> None:
+    scheduler = lr_scheduler.ReduceLROnPlateau(make_optimizer())
+    with pytest.raises(ValueError, match=r"ReduceLROnPlateau ends after 1 of 10 .*'metrics'"):
+        schedule_curve(scheduler, 10)
 
 
 def test_something_that_is_no_scheduler() -> None:
@@ -384,9 +360,3 @@ def test_figure_shows_groups_that_differ() -> None:
 def test_figure_without_momentum(kind: str) -> None:
     (axis,) = plot_schedule(lr_scheduler.StepLR(make_optimizer(kind), 5), 30).axes
     assert axis.get_title() == "Learning rate" and not axis.texts
-
-
-def test_figure_of_a_plateau_takes_metrics() -> None:
-    scheduler = lr_scheduler.ReduceLROnPlateau(make_optimizer(), factor=0.5, patience=1)
-    (line,) = plot_schedule(scheduler, 4, metrics=[1.0, 1.0, 1.0]).axes[0].lines
-    assert list(line.get_ydata()) == [0.1, 0.1, 0.1, 0.05] and line.get_marker() == "."

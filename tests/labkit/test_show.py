@@ -12,7 +12,6 @@ import torch
 
 from labkit import show
 from labkit.counters import count
-from labkit.memory import MemoryMeter
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 from labkit.show import Markup
@@ -89,7 +88,6 @@ RACE = RaceResult(
         RaceResult((), 0.8, "accuracy", True, stopped=True),
         side(EVIL, 0.01),
         Measurement("nothing"),
-        MemoryMeter("cpu"),
         count(lambda: torch.ones(2, 2) @ torch.ones(2, 2)),
     ],
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from course.notebook_files import code_cells, course_notebooks, long_path, place, read_notebook
-from labkit.device import LARGE_GPU, LEAST_GPU
+from labkit.device import LARGE_GPU
 from tests.rehearsal import sizes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ def test_cells_and_labs_that_are_not_run_are_known(name: str) -> None:
 
 
 def test_the_cards_are_those_that_pick_tells_apart():
-    assert LEAST_GPU <= 8 * 10**9 < 16 * 10**9 < LARGE_GPU <= 24 * 10**9
+    assert 16 * 10**9 < LARGE_GPU <= 24 * 10**9
 
 
 @pytest.mark.parametrize("table", [sizes.LEFT_OUT, sizes.HELD, sizes.BY_HAND])
