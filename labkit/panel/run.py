@@ -97,7 +97,8 @@ class Run:
 
     ``budget`` is in seconds for each value, ``sides`` the settings of baseline and candidate,
     ``names`` what its scenario's bet calls them, ``swept`` the swept control, ``ended`` the
-    sentence of what ended it early, ``stage`` what it prepares at the moment and since when.
+    sentence of what ended it early, ``stage`` what it prepares at the moment and since when,
+    ``shown`` what the page shows of it.
     """
 
     job: Job
@@ -113,6 +114,7 @@ class Run:
     error: BaseException | None = None
     ended: str = ""
     stage: tuple[Stage, float] | None = None
+    shown: dict[str, Any] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -179,14 +181,13 @@ class Runs:
     """The runs of one panel, of which at most one goes on.
 
     The events are `press`, `change` and `stop`. ``prepare`` makes the run that follows a change;
-    ``latest`` is the newest one, ``last`` that of each mode.
+    ``latest`` is the newest one.
     """
 
     def __init__(self, watcher: Watcher, prepare: Callable[[], Run]) -> None:
         self.watcher = watcher
         self.state = State.IDLE
         self.latest: Run | None = None
-        self.last: dict[str, Run] = {}
         self._prepare = prepare
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
@@ -263,7 +264,6 @@ class Runs:
             run.number = 1 + (self.latest.number if self.latest else 0)
             self.watcher.begun(run)
             self.latest, self.state, self._thread = run, State.RUNNING, thread
-            self.last[run.mode] = run
             thread.start()
         except BaseException:
             # An interrupt may strike when the thread has begun: it ends like any other.

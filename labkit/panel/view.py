@@ -60,14 +60,8 @@ RELOADED = "The page was reloaded: run the cell again to have results in the sav
 HISTORY = ("#", "settings", "mode", "factor", "verdict", "baseline → candidate")
 
 
-class Beside(Protocol):
-    """A result beside recorded ones."""
-
-    def _repr_html_(self) -> str: ...
-
-
 class Recorded(Protocol):
-    """Recorded runs of other machines."""
+    """Recorded runs of other machines; ``beside`` gives a result that shows itself beside them."""
 
     refused: tuple[str, ...]
 
@@ -83,19 +77,18 @@ class Recorded(Protocol):
 
     def swept(self, own: Any, control: str) -> Sequence[tuple[str, Any]]: ...
 
-    def beside(self, own: Any) -> Beside: ...
+    def beside(self, own: Any) -> Any: ...
 
 
 class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """The part that ``static/panel.js`` shows, its pictures laid out by ``static/narrow.js``.
+    """The part that ``static/panel.js`` shows.
 
     ``state`` has the HTML of the latest run, ``status`` a text and its tone, ``notice`` what
     disturbs it, ``history`` a table, ``stale`` whether other settings are chosen by now, ``busy``
     whether Stop is in Run's place.
     """
 
-    # An anywidget's module cannot import its neighbours.
-    _esm = "\n".join((STATIC / name).read_text("utf-8") for name in ("narrow.js", "panel.js"))
+    _esm = STATIC / "panel.js"
     _css = STATIC / "panel.css"
     state = traitlets.Dict().tag(sync=True)
     status = traitlets.Tuple(("", "")).tag(sync=True)
@@ -132,13 +125,9 @@ class View(Watcher):
         self.machines = None if recorded is None else machine_menu(recorded)
         self._lab, self._bets, self._recorded, self._picture = lab, bets, recorded, picture
         self._mode = TIME
-        # What each mode shows, and of which run.
-        self._states: dict[str, dict[str, Any]] = {}
+        # The run that each mode shows, and in which a scenario found something last in a mode.
         self._runs: dict[str, Run] = {}
-        # What there is of the run that goes on, or was the last.
-        self._going: dict[str, Any] = {}
-        # What a scenario found when it ran last in a mode.
-        self._kept: dict[tuple[str, str], tuple[Run, dict[str, Any]]] = {}
+        self._kept: dict[tuple[str, str], Run] = {}
         self._number = 0
         self._settled: Comparison | None = None
         self._race, self._pace = RaceResult((), math.nan, "", True), Pace()
@@ -158,8 +147,9 @@ class View(Watcher):
     def show_mode(self, mode: str) -> None:
         """Show what this mode found last, or its empty place."""
         self._mode = mode
-        self._display(self._states.get(mode, self._empty(mode)) | {"run": self._number})
-        self.say("" if mode in self._states else READY)
+        run = self._runs.get(mode)
+        self._display(run.shown if run else self._empty(mode))
+        self.say("" if run else READY)
 
     def shown(self, mode: str) -> Run | None:
         """The run whose result a mode shows, or that goes on in it."""
@@ -167,17 +157,17 @@ class View(Watcher):
 
     def recall(self, mode: str, scenario: str | None, sides: tuple[Settings, Settings]) -> None:
         """Show again what a scenario found in a mode, where it ran with these settings."""
-        run, state = self._kept.get((mode, scenario or ""), (None, {}))
+        run = self._kept.get((mode, scenario or ""))
         if run is None or run.sides != sides or run is self._runs.get(mode):
             return
-        self._runs[mode], self._states[mode] = run, state
-        self._display(state | {"run": self._number})
+        self._runs[mode] = run
+        self._display(run.shown)
         self.say("")
 
     def forget(self, scenario: str) -> None:
         """Let what a scenario found not be shown again: another one has its name."""
-        for key in [key for key in self._kept if key[1] == scenario]:
-            del self._kept[key]
+        for mode in (TIME, MEMORY, RACE):
+            self._kept.pop((mode, scenario), None)
 
     def _empty(self, mode: str) -> dict[str, Any]:
         """The place of a result that is not there yet: of its height, with what is known."""
@@ -204,8 +194,7 @@ class View(Watcher):
         self._settled, self._found, self._drawn = None, None, -math.inf
         if run.mode == RACE:
             self._race, self._pace = self._no_runs(), Pace()
-        empty = {"left": "", "progress": 0.0, "notice": ""}
-        self._put(run, self._empty(run.mode) | empty, running=True)
+        self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
         self._others, self._asked = Others(), time.monotonic()
         self.live.busy, self.live.stale = True, False
         self._bets.watch(run)
@@ -242,32 +231,25 @@ class View(Watcher):
         self.live.busy = False
         self._bets.watch(None)
         # One that found nothing leaves nothing.
-        finished = "sure" in self._going
-        nothing = self._empty(run.mode) | {"notice": ""}
-        self._put(run, {} if finished else nothing, running=False)
+        found = "sure" in run.shown
+        if found and run.scenario and not run.swept:
+            self._kept[run.mode, run.scenario] = run
+        nothing = self._empty(run.mode) | {"left": "", "notice": ""}
+        self._put(run, {} if found else nothing, running=False)
 
     def _put(self, run: Run, state: dict[str, Any], *, running: bool) -> None:
-        """Change what the run's mode shows; another mode or scenario may be seen by now."""
-        before = self._going
-        if "head" in state:
-            before = {"notice": self._going.get("notice", "")}
-        fixed = {"mode": run.mode, "run": run.number, "running": running}
-        changed = before | state | fixed
-        if not running and run.scenario and not run.swept and "sure" in changed:
-            self._kept[run.mode, run.scenario] = run, changed
-        self._going = changed
-        if self._runs.get(run.mode) is not run:
-            return
-        self._states[run.mode] = changed
-        if run.mode == self._mode:
-            self._display(changed)
+        """Change what a run shows; another mode or scenario may be seen by now."""
+        run.shown |= state | {"mode": run.mode, "running": running}
+        if self._runs.get(run.mode) is run and run.mode == self._mode:
+            self._display(run.shown)
 
     def _display(self, state: dict[str, Any]) -> None:
         """Show a state; what disturbed its run stands beside it."""
         notice = f"{state.get('notice', '')} {RELOADED if self.outputs.lost else ''}".strip()
         if notice != self.live.notice:
             self.live.notice = notice
-        self.live.state = {name: value for name, value in state.items() if name != "notice"}
+        shown = {name: value for name, value in state.items() if name != "notice"}
+        self.live.state = shown | {"run": self._number}
 
     def _look_around(self, run: Run) -> None:
         """Say how busy others keep this machine, where that disturbs what is measured."""
@@ -339,7 +321,7 @@ class View(Watcher):
         if kept is None:
             return NOTHING_YET
         self.history += kept if isinstance(kept, Sweep) else [kept]
-        disturbed = bool(self._states[run.mode].get("notice"))
+        disturbed = bool(run.shown.get("notice"))
         told = self._bets.reveal(run, kept, disturbed=disturbed)
         doubted = disturbed and not guess.stands(kept)
         drawing, called = self._drawing(run, kept), named(run, kept)
@@ -372,8 +354,9 @@ class View(Watcher):
     def _drawing(self, run: Run, result: Found) -> Markup:
         """The picture of a result."""
         if isinstance(result, Comparison):
-            recorded, factor = self._beside(result), self._bets.factor_on(run)
-            return named(run, result).picture(recorded, factor)
+            bet = self._bets.placed_on(run)
+            guessed = bet if isinstance(bet, float) else None
+            return named(run, result).picture(self._beside(result), guessed)
         if isinstance(result, Sweep):
             picked = self._picked()
             recorded = picked.swept(result, result.control) if picked else ()
