@@ -23,7 +23,7 @@ def all_controls(
 
     TypeError for a name that both have and for values that are no list, ValueError for none.
     """
-    situation = checked_dict("situation", situation, '{"batch_size": [64, 256]}')
+    situation = situation or {}
     if twice := set(technique) & set(situation):
         raise TypeError(
             f"{names(twice)} is given twice: a control belongs to the technique, in which the "
@@ -96,29 +96,19 @@ def is_number(value: Any) -> bool:
 
 
 def all_scenarios(
-    scenarios: Mapping[str, Mapping[str, Any]] | None, controls: Controls, technique: Iterable[str]
+    scenarios: Mapping[str, Mapping[str, Any]], controls: Controls, technique: Iterable[str]
 ) -> dict[str, Settings]:
     """What was given as ``scenarios``; ``"baseline"`` has settings of the technique for that side.
 
-    TypeError for an unknown control and for what is no dict, ValueError for a value that is not
-    listed: a panel has to show it.
+    TypeError for an unknown control, ValueError for a value that is not listed: a panel has to show
+    it.
     """
-    found: dict[str, Settings] = {}
-    example = '{"small": {"width": 8}}'
-    for name, settings in checked_dict("scenarios", scenarios, example).items():
-        if not isinstance(name, str) or not isinstance(settings, Mapping):
-            raise TypeError(
-                f"scenario {name!r}: {settings!r}: give a name and a dict of settings, as in "
-                f"{example}"
-            )
+    of_technique = {control: controls[control] for control in technique}
+    for name, settings in scenarios.items():
         own, candidate = sides_of(settings)
-        if not isinstance(own, Mapping):
-            raise TypeError(f"scenario {name!r}: baseline={own!r}: give a dict of settings")
-        check_listed(f"scenario {name!r}", candidate, controls)
-        of_technique = {control: controls[control] for control in technique}
-        check_listed(f"the baseline of scenario {name!r}", own, of_technique)
-        found[name] = dict(settings)
-    return found
+        _check_listed(f"scenario {name!r}", candidate, controls)
+        _check_listed(f"the baseline of scenario {name!r}", own, of_technique)
+    return {name: dict(settings) for name, settings in scenarios.items()}
 
 
 def sides_of(scenario: Mapping[str, Any]) -> tuple[Any, Settings]:
@@ -127,7 +117,7 @@ def sides_of(scenario: Mapping[str, Any]) -> tuple[Any, Settings]:
     return rest.pop(BASELINE, {}), rest
 
 
-def check_listed(who: str, settings: Mapping[str, Any], controls: Controls) -> None:
+def _check_listed(who: str, settings: Mapping[str, Any], controls: Controls) -> None:
     """TypeError for an unknown control, ValueError for a value that is not listed."""
     check_known(f"{who} names", settings, controls)
     for control, value in settings.items():
@@ -141,24 +131,16 @@ def _same(value: Any, listed: Any) -> bool:
     return isinstance(value, bool) == isinstance(listed, bool) and same_value(value, listed)
 
 
-def scenario_settings(scenarios: Mapping[str, Settings], name: object) -> Settings:
-    """The settings of the scenario of that name. TypeError for what is no name, else ValueError."""
-    known = names(scenarios)
-    if not isinstance(name, str):
-        raise TypeError(
-            f"{name!r}: name a scenario ({known}); settings are given by keyword, as in "
-            "lab.run(width=8)"
+def scenario_settings(scenarios: Mapping[str, Settings], name: str | None) -> Settings:
+    """The settings of the scenario of that name, {} for None. ValueError for an unknown one."""
+    if name is None:
+        return {}
+    if not isinstance(name, str) or name not in scenarios:
+        raise ValueError(
+            f"unknown scenario {name!r}; the scenarios of this lab are {names(scenarios)}; "
+            "settings are given by keyword, as in lab.run(width=8)"
         )
-    if name not in scenarios:
-        raise ValueError(f"unknown scenario {name!r}; the scenarios of this lab are {known}")
-    return dict(scenarios[name])
-
-
-def checked_dict(option: str, given: Mapping[str, Any] | None, example: str) -> dict[str, Any]:
-    """What was given for an option of `Lab` that is a dict. TypeError for anything else."""
-    if not isinstance(given, Mapping | None):
-        raise TypeError(f"{option}={given!r}: give a dict, as in {option}={example}")
-    return dict(given or {})
+    return scenarios[name]
 
 
 def difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:

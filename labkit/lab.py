@@ -100,8 +100,8 @@ class Lab:
         check_names(self.controls, (Lab.run, Lab.sweep))
         _check_place(make_workload, runs_in, self.controls)
         _check_types(threads=threads, seed=seed, memory=memory)
-        self.scenarios = all_scenarios(scenarios, self.controls, self.technique)
-        self.race_options = _checked_race(race, runs_in)
+        self.scenarios = all_scenarios(scenarios or {}, self.controls, self.technique)
+        self.race_options = _checked_race(race, runs_in) if race is not None else {}
         self.unavailable = dict(unavailable or {})
         check_known("unavailable names", self.unavailable, self.controls)
         self.make_workload, self.runs_in = make_workload, runs_in
@@ -159,20 +159,16 @@ class Lab:
         baseline: Mapping[str, Any] | None,
     ) -> tuple[Settings, Settings]:
         """The settings of the baseline and of the candidate, as `run` takes them."""
-        chosen: Settings = dict(settings)
-        own: Settings = {}
-        if scenario is not None:
-            own, known = sides_of(scenario_settings(self.scenarios, scenario))
-            chosen = known | chosen
+        own, known = sides_of(scenario_settings(self.scenarios, scenario))
+        chosen = known | dict(settings)
         shared = {name: chosen[name] for name in self.situation if name in chosen}
         return self.settings(shared | own | dict(baseline or {})), self.settings(chosen)
 
-    def settings(self, changes: Mapping[str, Any] | None) -> Settings:
+    def settings(self, changes: Mapping[str, Any]) -> Settings:
         """The defaults with ``changes``.
 
         TypeError for an unknown one, ValueError for what this machine cannot show.
         """
-        changes = changes or {}
         if unknown := set(changes) - set(self.controls):
             raise TypeError(
                 f"unknown setting {names(unknown)}; "
@@ -208,31 +204,17 @@ class Lab:
         watches.
         """
         seconds, patience = budget(seconds), patience_of(patience)
-        sides = self._sides(scenario, settings, baseline)
-        result = self._compared(
-            sides,
-            settings,
-            seconds=seconds,
-            patience=patience,
-            on_update=on_update,
-            on_rough=on_rough,
-            on_stage=on_stage,
-            stop=stop,
-        )
-        if not result.stopped:
-            journal.keep(result, seed=self.seed, threads=self.threads)
-        return result
-
-    def _compared(
-        self,
-        sides: tuple[Settings, Settings],
-        settings: Mapping[str, Any],
-        *,
-        stop: threading.Event | None,
-        **options: Any,
-    ) -> Comparison:
-        with self._arms(sides, settings) as arms:
-            result = replace(alternate(*arms, stop=stop, **options), lab=self.name)
+        with self._arms(self._sides(scenario, settings, baseline), settings) as arms:
+            timed = alternate(
+                *arms,
+                seconds=seconds,
+                patience=patience,
+                on_update=on_update,
+                on_rough=on_rough,
+                on_stage=on_stage,
+                stop=stop,
+            )
+            result = replace(timed, lab=self.name)
             if result.stopped:
                 return result
             # Peaks are taken with one workload alive; processes wait for their turn.
@@ -240,8 +222,9 @@ class Lab:
                 arm.release()
             if self.memory:
                 result = _with_figures(result, arms, partial(_peaks, stop))
-            if journal.wants_counters():
+            if journal.is_open():
                 result = _with_figures(result, arms, _counters)
+        journal.keep(result, seed=self.seed, threads=self.threads)
         return result
 
     def timeline(
@@ -346,18 +329,16 @@ class Lab:
             raise ValueError(
                 f"runs_in={self.runs_in!r}: races run in the kernel; make a lab without it"
             )
+        assert not isinstance(self.make_workload, str), "a name is for workers only"
+        makers = {}
+        for label, own in self._entries(candidates, baseline).items():
+            makers[label] = partial(self.make_workload, **own)
         options = {"threads": self.threads} | self.race_options | options
-        _check_race_has_an_end(options)
-        entries = self._entries(candidates, baseline)
-        result = self._raced(entries, options)
+        with self._failures({}):
+            result = replace(race(makers, **options), lab=self.name)
         if not result.stopped:
             journal.keep(result)
         return result
-
-    def _raced(self, entries: Mapping[str, Settings], options: Mapping[str, Any]) -> RaceResult:
-        makers = {label: partial(self._function(), **own) for label, own in entries.items()}
-        with self._failures({}):
-            return replace(race(makers, **options), lab=self.name)
 
     def _entries(
         self, candidates: Iterable[Mapping[str, Any]], baseline: Mapping[str, Any] | None
@@ -397,21 +378,15 @@ class Lab:
             yield arms
 
     def _arm(self, label: str, settings: Settings) -> Arm:
-        make: Callable[[], Workload] | str
-        if isinstance(self.make_workload, str):
-            make = self.make_workload
-        else:
-            make = partial(self.make_workload, **settings)
+        make = self.make_workload
+        if not isinstance(make, str):
+            make = partial(make, **settings)
         if isinstance(self.runs_in, Workers):
             return RemoteArm(make, label, settings, self.seed, self.runs_in)
         assert not isinstance(make, str), "a name is for workers only"
         if self.runs_in == "process":
             return RemoteArm(make, label, settings, self.seed)
         return LocalArm(make, label, settings, self.seed)
-
-    def _function(self) -> Make:
-        assert not isinstance(self.make_workload, str), "a name is for workers only"
-        return self.make_workload
 
     @contextlib.contextmanager
     def _failures(self, settings: Mapping[str, Any]) -> Iterator[None]:
@@ -483,36 +458,20 @@ def _counters(arm: Arm) -> Mapping[str, Any]:
         return {"counters": f"{type(error).__name__}: {error}"}
 
 
-# What does not change how a race goes.
-_NO_PART_OF_A_RACE = ("on_update", "on_point", "on_stage", "stop")
-
-
-def _checked_race(options: Mapping[str, Any] | None, runs_in: object) -> dict[str, Any]:
+def _checked_race(options: Mapping[str, Any], runs_in: object) -> dict[str, Any]:
     """What was given as ``race``: TypeError for options that `race` does not take, or too few."""
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping):
+    try:
+        inspect.signature(race).bind({}, **options)
+    except TypeError as error:
         raise TypeError(
-            f"race={options!r}: give a dict of options of lab.race, as in "
+            f"race={options!r}: {error}; give options of labkit.race, as in "
             'race={"target": 0.6, "steps": 400}'
-        )
-    accepted = set(inspect.signature(race).parameters) - {"arms", *_NO_PART_OF_A_RACE}
-    if unknown := set(options) - accepted:
-        raise TypeError(f"race has no option {names(unknown)}; its options are {names(accepted)}")
-    _check_race_has_an_end(options)
+        ) from None
     if runs_in != "kernel":
         raise ValueError(
             f"race={dict(options)!r}: races run in the kernel, not runs_in={runs_in!r}"
         )
     return dict(options)
-
-
-def _check_race_has_an_end(options: Mapping[str, Any]) -> None:
-    if missing := {"target", "steps"} - set(options):
-        raise TypeError(
-            f"race needs {names(missing)}: the metric to reach and the most steps to try, as in "
-            "target=0.6, steps=400"
-        )
 
 
 def _check_types(**options: object) -> None:
@@ -531,17 +490,11 @@ def _check_place(make_workload: object, runs_in: object, controls: Controls) -> 
             raise TypeError("a lab in workers needs a control named 'processes': processes=[1, 2]")
         if isinstance(make_workload, str):
             return
-        if not callable(make_workload):
-            raise TypeError(
-                f"Lab({make_workload!r}, runs_in=Workers(...)): give a function that returns a "
-                f"Workload, or the name of one that {runs_in.script.name} serves"
-            )
-        check_signature(make_workload, controls)
-        return
-    if runs_in not in ("kernel", "process"):
+    elif runs_in not in ("kernel", "process"):
         raise ValueError(f"runs_in={runs_in!r}: use 'kernel', 'process' or Workers(...)")
     if not callable(make_workload):
         raise TypeError(
-            f"Lab({make_workload!r}): the first argument is a function that returns a Workload"
+            f"Lab({make_workload!r}): the first argument is a function that returns a Workload, "
+            "or with runs_in=Workers(...) the name of one that their script serves"
         )
     check_signature(make_workload, controls)
