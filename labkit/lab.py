@@ -229,8 +229,6 @@ class Lab:
 
     def timeline(
         self,
-        scenario: str | None = None,
-        /,
         *,
         baseline: Mapping[str, Any] | None = None,
         on_stage: OnStage | None = None,
@@ -241,7 +239,7 @@ class Lab:
 
         A side that ran out of memory, or that ``stop`` has left out, says so.
         """
-        with self._arms(self._sides(scenario, settings, baseline), settings) as arms:
+        with self._arms(self._sides(None, settings, baseline), settings) as arms:
             stages = Stages(on_stage, stop)
             before = _timeline(arms[0], stages.of(1, 2))
             after = _timeline(arms[1], stages.of(2, 2))
@@ -250,7 +248,6 @@ class Lab:
     def sweep(
         self,
         control: str,
-        scenario: str | None = None,
         /,
         *,
         baseline: Mapping[str, Any] | None = None,
@@ -281,7 +278,6 @@ class Lab:
                 chosen = settings | {control: value}
                 try:
                     result = self.run(
-                        scenario,
                         baseline=base,
                         seconds=seconds,
                         on_update=update,

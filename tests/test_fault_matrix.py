@@ -690,7 +690,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from course.board import Board
-from labkit.text import write_whole
+from course.written import write_whole
 from tests.test_fault_matrix import figure
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -22,10 +22,10 @@ from msgspec import Meta, Struct
 
 from course.notebook_files import ROOT
 from course.records.planned import PlanRatios
+from course.written import write_whole
 from labkit.journal import Failure
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
-from labkit.text import write_whole
 
 SCHEMA = 3
 SCHEMA_FILE = ROOT / "data" / "reference" / "record.schema.json"

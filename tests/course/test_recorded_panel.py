@@ -13,11 +13,11 @@ from IPython.utils.capture import capture_output
 from test_records import comparison, entry
 
 from course.records import reference, store
+from course.written import write_whole
 from labkit.lab import Lab
 from labkit.panel import LabPanel
 from labkit.panel.widgets import tree
 from labkit.results import Workload
-from labkit.text import write_whole
 
 
 def make_workload(double: bool, size: int, kind: str) -> Workload:

@@ -22,11 +22,11 @@ from course.records.format import RecordError, RecordFile, entry_of
 from course.records.listening import Listener, read_entries
 from course.records.notebook_hash import hash_of, notebook_hash
 from course.records.references import Recorded
+from course.written import write_whole
 from labkit import Lab, Workload, race
 from labkit.journal import Failure, journal
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
-from labkit.text import write_whole
 
 COUNTERS = {"flops": 100, "launches": 3, "saved_bytes": 4, "host_reads": 0}
 STATE = {"load_average": "unknown", "cpu_mhz": "unknown", "gpu": None}
