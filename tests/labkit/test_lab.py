@@ -464,7 +464,7 @@ def test_a_sweep_of_the_situation_moves_both_sides(both):
     results = both.sweep("rows", precise=True, seconds=0.05)
     rows = [[side["rows"] for side in settings_of(result)] for result in results]
     assert rows == [[4, 4], [8, 8], [16, 16]]
-    results = both.sweep("rows", "large rows", baseline={"rows": 4}, seconds=0.05)
+    results = both.sweep("rows", layers="large", baseline={"rows": 4}, seconds=0.05)
     rows = [[side["rows"] for side in settings_of(result)] for result in results]
     assert rows == [[4, 4], [4, 8], [4, 16]]
     assert results[0].baseline.settings["layers"] == "large"
