@@ -27,7 +27,6 @@ from labkit.memory_timeline import MemoryComparison
 from labkit.panel import guess
 from labkit.panel.guess import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs
-from labkit.panel.pace import Pace
 from labkit.panel.run import Found, News, Result, Run, Settings, Watcher
 from labkit.panel.widgets import BetRow, marked
 from labkit.racing import RaceResult, RaceRun
@@ -122,7 +121,7 @@ class View(Watcher):
         self.history: list[Comparison | RaceResult | MemoryComparison] = []
         self.live = Live()
         self.outputs = Outputs()
-        self.machines = None if recorded is None else machine_menu(recorded)
+        self.machines = machine_menu(recorded) if recorded else None
         self._lab, self._bets, self._recorded, self._picture = lab, bets, recorded, picture
         self._mode = TIME
         # The run that each mode shows, and in which a scenario found something last in a mode.
@@ -130,7 +129,9 @@ class View(Watcher):
         self._kept: dict[tuple[str, str], Run] = {}
         self._number = 0
         self._settled: Comparison | None = None
-        self._race, self._pace = RaceResult((), math.nan, "", True), Pace()
+        self._race = RaceResult((), math.nan, "", True)
+        # The clock at the first news of a race, and how many runs there were of it by then.
+        self._first = math.nan, 0.0
         self._drawn = -math.inf
         self._others, self._asked = Others(), 0.0
         # What others recorded for the question of now; None until it was looked for.
@@ -193,7 +194,7 @@ class View(Watcher):
         self._runs[run.mode] = run
         self._settled, self._found, self._drawn = None, None, -math.inf
         if run.mode == RACE:
-            self._race, self._pace = self._no_runs(), Pace()
+            self._race, self._first = self._no_runs(), (math.nan, 0.0)
         self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
         self._others, self._asked = Others(), time.monotonic()
         self.live.busy, self.live.stale = True, False
@@ -214,11 +215,8 @@ class View(Watcher):
         self._look_around(run)
         if isinstance(news, Progress):
             self._take_times(run, news)
-        elif isinstance(news, RaceResult | RaceRun):
-            if isinstance(news, RaceResult):
-                self._race = news
-            going = news if isinstance(news, RaceRun) else None
-            self._pace.note(self._race, going, time.monotonic())
+        elif isinstance(news, RaceResult):
+            self._race = news
         now = time.monotonic()
         if now - self._drawn < SELDOM:
             return
@@ -294,23 +292,32 @@ class View(Watcher):
         race, going = named(run, self._race), None
         if isinstance(news, RaceRun):
             going = named_run(run, self._race, news)
-        seeds, steps = self._seeds(), self._lab.race_options["steps"]
+        count = 2 * (self._lab.race_options.get("seeds") or pick(cpu=5, test=2))
         done = float(len(self._race.runs))
         if going is not None:
             if not run.stop.is_set():
                 self.say(f"Training {going.arm}, seed {going.seed}")
             if going.curve:
-                done += going.curve[-1][0] / steps
+                done += going.curve[-1][0] / self._lab.race_options["steps"]
         return {
             "head": head_of(race, running=True),
             "picture": race.picture(self._beside(self._race), going),
-            "progress": min(1.0, done / (2 * seeds)),
-            "left": self._pace.left(steps, seeds),
+            "progress": min(1.0, done / count),
+            "left": self._left(done, count),
         }
 
-    def _seeds(self) -> int:
-        """How often each side of a race trains."""
-        return self._lab.race_options.get("seeds") or pick(cpu=5, test=2)
+    def _left(self, done: float, count: int) -> str:
+        """How long a race still takes, by what its runs have taken so far.
+
+        "at most" while a side has not finished a run: it may take fewer steps than it may.
+        """
+        now, (first, before) = time.monotonic(), self._first
+        if math.isnan(first):
+            self._first = now, done
+        if math.isnan(first) or not done > before:
+            return ""
+        words = "about" if len(self._race.arms) == 2 else "at most"
+        return f"{words} {(now - first) / (done - before) * (count - done):.0f} s left"
 
     # ------------------------------------------------------------------------------ when it ends
 

@@ -1156,6 +1156,19 @@ def test_a_race_says_its_target_before_it_runs_and_shows_both_sides_live(
     assert view.history_row(1, result)[2] == "Race"
 
 
+def test_a_race_says_how_long_it_still_takes(
+    learner: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((1.0, 3.0, 5.0))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert learner.view._left(0.5, 4) == ""
+    assert learner.view._left(1.5, 4) == "at most 5 s left"
+    runs = tuple(RaceRun(arm, 0, ((10, 1.0, 0.5),), True) for arm in ("a", "b"))
+    learner.view._race = RaceResult(runs, 1.0, "loss", False)
+    assert learner.view._left(2.5, 4) == "about 3 s left"
+    monkeypatch.undo()
+
+
 def test_a_race_that_explodes_is_drawn_as_well(learner: LabPanel) -> None:
     lab = Lab(make_learner, rate=[0.1, 5.0], race={**RACE, "steps": 60}, memory=False)
     panel = LabPanel(lab, opens="race")
