@@ -205,16 +205,15 @@ class LabPanel:
         does not name go back to their first values; those of the technique stay, unless it names
         one.
         """
-        _, settings = sides_of(self.lab.scenarios[scenario])
+        before, after = self._wanted(scenario)
         self.modes.value = self._offered.get(scenario, self.modes.value)
         self._chosen, self._choosing = scenario, True
         try:
-            for name, value in (self._differed | self._situation_of(settings)).items():
+            for name, value in (self._differed | after).items():
                 self.controls[name].candidate.value = value
+            for name, value in before.items():
+                self.controls[name].baseline.value = value
             self._differed = {}
-            for name, (before, after) in self._technique_of(scenario).items():
-                self.controls[name].baseline.value = before
-                self.controls[name].candidate.value = after
         finally:
             self._choosing = False
         if self.latest is None or self.latest.sides != self._sides():
@@ -222,30 +221,32 @@ class LabPanel:
         self._recall()
         self._settings_changed()
 
-    def _technique_of(self, scenario: str) -> dict[str, tuple[Any, Any]]:
-        """What a scenario sets of the technique, for both sides; {} where it names nothing of it.
+    def _wanted(self, scenario: str) -> tuple[Settings, Settings]:
+        """What a scenario sets on both sides; first values stand for what it does not name.
 
-        Of a control that it does not name the lab's first value.
+        Of the technique all or, where it names nothing of it, nothing.
         """
-        own, settings = sides_of(self.lab.scenarios[scenario])
-        if not any(name in own or name in settings for name in self.lab.technique):
-            return {}
-        found = {}
-        for name in self.lab.technique:
-            first = self.lab.defaults[name]
-            found[name] = own.get(name, first), settings.get(name, first)
-        return found
+        own, named = sides_of(self.lab.scenarios[scenario])
+        first = self.lab.defaults
+        situation = self._situation_of(named)
+        technique = self.lab.technique
+        if not {*own, *named} & set(technique):
+            technique = ()
+        baseline = {name: own.get(name, first[name]) for name in technique}
+        candidate = {name: named.get(name, first[name]) for name in technique}
+        return situation | baseline, situation | candidate
 
     def _names(self) -> tuple[str, str] | None:
         """What the bet calls the sides, where these are as its scenario has them."""
-        technique = self._technique_of(self.scenario) if self.scenario else {}
-        if not technique:
+        if self.scenario is None:
             return None
-        for name, sides in technique.items():
+        before, after = self._wanted(self.scenario)
+        named = set(after) & set(self.lab.technique)
+        for name in named:
             control = self.controls[name]
-            if (control.baseline.value, control.candidate.value) != sides:
+            if (control.baseline.value, control.candidate.value) != (before[name], after[name]):
                 return None
-        return self.bet.names(self.scenario)
+        return self.bet.names(self.scenario) if named else None
 
     def offer(self, scenario: str, bet: Bet | None = None, /, **settings: Any) -> LabPanel:
         """Add a scenario with its bet, or replace it, and choose it; as a cell's end: show it.
