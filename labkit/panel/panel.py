@@ -497,8 +497,13 @@ class LabPanel:
         """The candidate as the baseline, until a scenario is chosen."""
         if not self._differed:
             self._differed = self.settings()
-        for control in self.controls.values():
-            control.candidate.value = control.baseline.value
+        self._choosing = True
+        try:
+            for control in self.controls.values():
+                control.candidate.value = control.baseline.value
+        finally:
+            self._choosing = False
+        self._changed(None)
 
     def _page_shown(self, _: Live, content: dict[str, str], __: object) -> None:
         """A view came up. One of a page that was reloaded asks for the state of all widgets."""

@@ -47,8 +47,6 @@ News = Comparison | Progress | RaceResult | RaceRun | Stage
 Job = Callable[[Callable[[News], None], threading.Event], Found]
 Settings = dict[str, Any]
 
-# Seconds without a change before a run begins: a slider passes over several values.
-STILL = 0.12
 # Seconds that a cell waits for the end of a block before it says so.
 SILENT = 0.3
 # Seconds between two looks at how long a stage has taken.
@@ -68,14 +66,9 @@ OTHER_MEASURES = "Another panel is measuring; two at once disturb each other. Wa
 
 
 class State(enum.Enum):
-    """What a panel does now.
-
-    WAITING: a control was moved, and the next run begins once nothing moves any more. STOPPING: the
-    run ends at its next block.
-    """
+    """What a panel does now; STOPPING: the run ends at its next block."""
 
     IDLE = enum.auto()
-    WAITING = enum.auto()
     RUNNING = enum.auto()
     STOPPING = enum.auto()
 
@@ -191,31 +184,27 @@ class Runs:
         self._prepare = prepare
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
-        self._timer: threading.Timer | None = None
         self._thread: _Thread | None = None
         # Whether a change has ended the run: then it leaves no result, and the next one follows.
         self._next = False
-        self._touched = -math.inf
 
     # ------------------------------------------------------------------------------ the events
 
     def press(self, run: Run) -> None:
         """Begin a run. RuntimeError while anything measures in this process."""
         with self._lock:
-            if self.state in (State.RUNNING, State.STOPPING):
+            if self.state is not State.IDLE:
                 raise RuntimeError(MEASURING)
-            self._forget_change()
             self._begin(run)
 
     def change(self) -> None:
-        """A control was moved: end the run that goes on, and begin the next when all is still.
+        """A control was moved: end the run that goes on, and begin the next.
 
         A sweep goes on, and so does a run that was told to end otherwise.
         """
         with self._lock:
-            self._touched = time.monotonic()
-            if self.state in (State.IDLE, State.WAITING):
-                self._wait_until_still()
+            if self.state is State.IDLE:
+                self._begin_next()
             elif self.state is State.RUNNING and self.latest and self.latest.swept is None:
                 self.state, self._next = State.STOPPING, True
                 self.latest.stop.set()
@@ -224,15 +213,14 @@ class Runs:
         """End the run at its next block, and keep what it has; ``why`` is said of it later."""
         with self._lock:
             self._next = False
-            self._forget_change()
-            if self.state in (State.RUNNING, State.STOPPING) and self.latest:
+            if self.state is not State.IDLE and self.latest:
                 self.state = State.STOPPING
                 self.latest.ended = self.latest.ended or why
                 self.latest.stop.set()
                 self.watcher.say(STOPPING)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until nothing runs or waits to run; whether that is so after ``seconds``."""
+        """Wait until nothing runs; whether that is so after ``seconds``."""
         with self._idle:
             done = self._idle.wait_for(lambda: self.state is State.IDLE, seconds)
             thread = self._thread
@@ -242,10 +230,7 @@ class Runs:
 
     def make_way(self) -> None:
         """End all, since a cell begins: afterwards no thread measures."""
-        with self._lock:
-            if self.state is State.WAITING:
-                self.watcher.say(CELL_BEGAN)
-            self.stop(CELL_BEGAN)
+        self.stop(CELL_BEGAN)
         if self.wait(SILENT):
             return
         print(CELL_WAITS, flush=True)
@@ -255,7 +240,9 @@ class Runs:
 
     def _begin(self, run: Run) -> None:
         """Start the thread; the lock is held."""
-        refuse_beside_a_cell()
+        # A click beside a cell, which runs in another thread.
+        if CELLS.running and threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(CELL_RUNS)
         if measuring() is not None:
             raise OtherMeasures(OTHER_MEASURES)
         thread = _Thread(self, run)
@@ -272,37 +259,20 @@ class Runs:
                 self._enter_idle()
             raise
 
+    def _begin_next(self) -> None:
+        """The run that a change calls for; the lock is held."""
+        self._next = False
+        try:
+            if CELLS.running:
+                raise RuntimeError(CELL_RUNS)
+            self._begin(self._prepare())
+        # Refused: the page is the only place where the reader sees it.
+        except RuntimeError as error:
+            self.watcher.say(str(error), "bad")
+
     def _enter_idle(self) -> None:
         self.state = State.IDLE
         self._idle.notify_all()
-
-    def _wait_until_still(self) -> None:
-        self._forget_change()
-        self.state = State.WAITING
-        left = max(0.0, self._touched + STILL - time.monotonic())
-        self._timer = threading.Timer(left, self._still)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _forget_change(self) -> None:
-        if self.state is State.WAITING and self._timer is not None:
-            self._timer.cancel()
-            self._enter_idle()
-
-    def _still(self) -> None:
-        """The timer's work."""
-        self.watcher.context().run(self._begin_next, threading.current_thread())
-
-    def _begin_next(self, timer: threading.Thread) -> None:
-        with self._lock:
-            if self.state is not State.WAITING or self._timer is not timer:
-                return
-            self._enter_idle()
-            try:
-                self._begin(self._prepare())
-            # Refused: the page is the only place where the reader sees it.
-            except RuntimeError as error:
-                self.watcher.say(str(error), "bad")
 
     # ----------------------------------------------------------------------- the thread's work
 
@@ -321,15 +291,10 @@ class Runs:
                 run.error = error
             finally:
                 TURN.give_back_to(0, threading.current_thread())
-                self._after()
-
-    def _after(self) -> None:
-        """The run that a change has called for, or nothing."""
-        if self._next:
-            self._next = False
-            self._wait_until_still()
-        else:
-            self._enter_idle()
+                follows = self._next
+                self._enter_idle()
+                if follows:
+                    self._begin_next()
 
     def _outcome(self, run: Run) -> tuple[str, str]:
         """Measure; the last word, and its tone."""
@@ -410,12 +375,6 @@ class Cells:
 
 # Those of this process.
 CELLS = Cells()
-
-
-def refuse_beside_a_cell() -> None:
-    """RuntimeError where a click would start a run beside a cell, which runs in another thread."""
-    if CELLS.running and threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(CELL_RUNS)
 
 
 def measuring() -> Runs | None:

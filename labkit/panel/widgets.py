@@ -91,7 +91,9 @@ class Control:
             widget, kind = _toggle(value), "toggle"
         elif self.settable and all(map(is_number, self.values)):
             pairs = sorted(_texts(self.values), key=lambda pair: pair[1])
-            widget, kind = W.SelectionSlider(options=pairs, value=value), "slider"
+            # It passes over several values, and each change begins a run.
+            widget = W.SelectionSlider(options=pairs, value=value, continuous_update=False)
+            kind = "slider"
         else:
             widget, kind = W.Dropdown(options=_texts(self.values), value=value), "dropdown"
         self._enable(widget)

@@ -654,7 +654,7 @@ def test_a_cell_that_begins_ends_the_run_and_keeps_its_result(
     # A control starts the next run as before.
     panel.lab.make_workload = make_workload
     panel.controls["size"].candidate.value = 16
-    assert panel.runs.state is State.WAITING
+    assert panel.runs.state is State.RUNNING
 
 
 def test_a_notebook_is_told_in_one_line_that_the_kernel_is_busy(
@@ -1053,11 +1053,11 @@ def test_a_change_after_the_first_run_starts_the_next(learner: LabPanel) -> None
     learner.run(wait=True)
     rows.value = 4
     learner.controls["rate"].candidate.value = 0.2
-    assert learner.runs.state is State.WAITING
+    assert learner.runs.state is State.STOPPING
     result = learner.wait(30)
     assert isinstance(result, Comparison)
     assert result.candidate.settings == {"rate": 0.2, "ahead": 0, "rows": 4}
-    # Both changes in one run.
+    # What was replaced leaves nothing.
     assert len(learner.history) == 2
     assert not learner.view.live.stale
     learner.buttons.follow_changes.value = False
