@@ -19,10 +19,7 @@ Controls = Mapping[str, tuple[Any, ...]]
 def all_controls(
     technique: Mapping[str, Iterable[Any]], situation: Mapping[str, Iterable[Any]] | None
 ) -> dict[str, tuple[Any, ...]]:
-    """The values of every control, the technique first.
-
-    TypeError for a name that both have and for values that are no list, ValueError for none.
-    """
+    """The values of every control, the technique first."""
     situation = situation or {}
     if twice := set(technique) & set(situation):
         raise TypeError(
@@ -44,12 +41,11 @@ def all_controls(
 
 def check_names(controls: Controls, methods: Iterable[Callable[..., Any]]) -> None:
     """TypeError for a control named like an argument of ``methods`` that is given by name."""
-    taken: set[str] = set()
+    taken: list[inspect.Parameter] = []
     for method in methods:
-        for name, parameter in inspect.signature(method).parameters.items():
-            if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
-                taken.add(name)
-    if reserved := set(controls) & taken:
+        taken += inspect.signature(method).parameters.values()
+    by_name = {each.name for each in taken if each.kind is not each.POSITIONAL_ONLY}
+    if reserved := set(controls) & by_name:
         raise TypeError(
             f"a control cannot be named {names(reserved)}: "
             "lab.run or lab.sweep has such an argument"
@@ -98,11 +94,7 @@ def is_number(value: Any) -> bool:
 def all_scenarios(
     scenarios: Mapping[str, Mapping[str, Any]], controls: Controls, technique: Iterable[str]
 ) -> dict[str, Settings]:
-    """What was given as ``scenarios``; ``"baseline"`` has settings of the technique for that side.
-
-    TypeError for an unknown control, ValueError for a value that is not listed: a panel has to show
-    it.
-    """
+    """What was given as ``scenarios``; ValueError for an unlisted value: a panel has to show it."""
     of_technique = {control: controls[control] for control in technique}
     for name, settings in scenarios.items():
         own, candidate = sides_of(settings)
@@ -145,12 +137,10 @@ def scenario_settings(scenarios: Mapping[str, Settings], name: str | None) -> Se
 
 def difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:
     """What ``settings`` change, in words; "" for nothing."""
-    differs = {}
-    for name, (_, after) in changed(from_these, settings).items():
-        differs[name] = after
-    return format_settings(differs)
+    differs = changed(from_these, settings)
+    return format_settings({name: after for name, (_, after) in differs.items()})
 
 
 def names(given: Iterable[str]) -> str:
     """Names in quotes, in alphabetical order."""
-    return ", ".join(repr(name) for name in sorted(given)) or "none"
+    return ", ".join(map(repr, sorted(given))) or "none"

@@ -165,10 +165,7 @@ class Lab:
         return self.settings(shared | own | dict(baseline or {})), self.settings(chosen)
 
     def settings(self, changes: Mapping[str, Any]) -> Settings:
-        """The defaults with ``changes``.
-
-        TypeError for an unknown one, ValueError for what this machine cannot show.
-        """
+        """The defaults with ``changes``; errors as for `run`."""
         if unknown := set(changes) - set(self.controls):
             raise TypeError(
                 f"unknown setting {names(unknown)}; "
@@ -398,10 +395,7 @@ class Lab:
 def _tell(
     on_update: Callable[[Progress], None] | None, index: int, count: int, so_far: Comparison
 ) -> None:
-    """Pass a partial result on, with its position.
-
-    A sweep has one bar for all: its runs show none of their own.
-    """
+    """Pass a partial result on, with its position; thus a sweep's runs show no bar of their own."""
     if on_update is not None:
         on_update(Progress(index, count, so_far))
 

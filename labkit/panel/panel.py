@@ -115,7 +115,7 @@ class LabPanel:
             self.bet,
             self.buttons,
             self.view.live,
-            self.view.machine_row(),
+            self.view.machines,
         )
         self.view.show_mode(mode)
         self._settings_changed()

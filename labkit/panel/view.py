@@ -121,7 +121,7 @@ class View(Watcher):
         self.history: list[Comparison | RaceResult | MemoryComparison] = []
         self.live = Live()
         self.outputs = Outputs()
-        self.machines = machine_menu(recorded) if recorded else None
+        self.machines = machine_menu(recorded) if recorded else []
         self._lab, self._bets, self._recorded, self._picture = lab, bets, recorded, picture
         self._mode = TIME
         # The run that each mode shows, and in which a scenario found something last in a mode.
@@ -344,7 +344,8 @@ class View(Watcher):
             "left": "",
         }
         self._put(run, state, running=True)
-        self.live.history = _history(self.history)
+        rows = [history_row(number, each) for number, each in enumerate(self.history, 1)]
+        self.live.history = show.table([HISTORY, *reversed(rows)])
         self._publish(kept, called, own)
         word = "Stopped" if run.stop.is_set() else "Done"
         return f"{word}: {called.sentence}"
@@ -374,8 +375,8 @@ class View(Watcher):
 
     def _picked(self) -> Recorded | None:
         """The recorded runs of the machines that the menu shows; None for no machine."""
-        if self._recorded and self.machines is not None and self.machines.value:
-            return self._recorded.on(*self.machines.value)
+        if self._recorded and (names := self.machines[0].value):
+            return self._recorded.on(*names)
         return None
 
     def _beside(self, own: Comparison | RaceResult) -> Sequence[tuple[str, Any]]:
@@ -389,26 +390,20 @@ class View(Watcher):
             self._found = picked.matching(named) if picked else ()
         return self._found
 
-    def machine_row(self) -> list[W.Widget]:
-        """The menu of recorded machines, and why there is less in it than one might expect."""
-        if self._recorded is None or self.machines is None:
-            return []
-        reasons = []
-        if not self._recorded.machines:
-            reasons = list(self._recorded.refused) or ["not recorded yet"]
-        return [W.Label("Recorded runs of"), self.machines, *map(W.Label, reasons)]
 
+def machine_menu(recorded: Recorded) -> list[W.Widget]:
+    """The recorded machines, each and all, and why there are fewer than one might expect.
 
-def machine_menu(recorded: Recorded) -> W.Dropdown:
-    """The recorded machines, each and all: the value is a tuple of their names."""
+    The menu's value is a tuple of their names.
+    """
     machines = recorded.machines
-    shown = tuple(name for name in machines if name == recorded.nearest)
     options: list[tuple[str, tuple[str, ...]]] = [("no other machine", ())]
-    for name in machines:
-        options.append((name, (name,)))
+    options += [(name, (name,)) for name in machines]
     if len(machines) > 1:
         options.append(("all of them", machines))
-    return marked(W.Dropdown(options=options, value=shown), "beside")
+    shown = tuple(name for name in machines if name == recorded.nearest)
+    reasons = () if machines else recorded.refused or ("not recorded yet",)
+    return [marked(W.Dropdown(options=options, value=shown), "beside"), *map(W.Label, reasons)]
 
 
 def named(run: Run, result: Kind) -> Kind:
@@ -428,18 +423,14 @@ def named_run(run: Run, race: RaceResult, going: RaceRun) -> RaceRun:
 
 def _worth_keeping(run: Run, result: Found) -> Any:
     """The result without comparisons that have nothing; None where nothing is left."""
+    if isinstance(result, Sweep):
+        kept = tuple(each for each in result if each.ratios or each.error)
+        return Sweep(result.control, kept) if kept else None
     if isinstance(result, MemoryComparison):
         return None if run.stop.is_set() else result
     if isinstance(result, RaceResult):
         return result if result.arms else None
-    if isinstance(result, Comparison):
-        return result if _says_something(result) else None
-    kept = tuple(each for each in result if _says_something(each))
-    return Sweep(result.control, kept) if kept else None
-
-
-def _says_something(result: Comparison) -> bool:
-    return bool(result.ratios) or any(side.error for side in result.arms)
+    return result if result.ratios or result.error else None
 
 
 def tone_of(result: Found) -> str:
@@ -498,11 +489,6 @@ def grounds_of(result: Found) -> Markup:
     """What is behind "How sure?"."""
     lines = () if isinstance(result, MemoryComparison) else result.details
     return show.join([*map(show.note, lines), show.table(result.rows)])
-
-
-def _history(results: Sequence[Comparison | RaceResult | MemoryComparison]) -> str:
-    rows = [history_row(number, each) for number, each in enumerate(results, 1)]
-    return show.table([HISTORY, *reversed(rows)])
 
 
 def history_row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[str]:

@@ -446,7 +446,7 @@ def page(
         technique.append(marked(W.VBox([control.label, control.candidate]), "setting"))
     extra = [_grid(lab, controls), *buttons.rows()]
     if machines:
-        extra.append(row(*machines))
+        extra.append(row(W.Label("Recorded runs of"), *machines))
     rows = [
         marked(W.HBox(top), "top"),
         marked(W.HBox(technique), "technique"),

@@ -395,7 +395,7 @@ def test_repeats_of_a_seed_are_paired_in_their_order():
 
 
 def test_a_target_that_is_no_number_is_named():
-    with pytest.raises(TypeError, match="target='x': use a number"):
+    with pytest.raises(ValueError, match="target='x': use a finite number"):
         race({"a": lambda: Workload(lambda: None)}, target="x", steps=1)
 
 
