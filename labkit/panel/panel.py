@@ -325,16 +325,10 @@ class LabPanel:
         return self.result
 
     def close(self) -> None:
-        """Stop, and take the widgets off the page. Shown again, the panel is as it was."""
+        """Stop, and take the widgets off the page."""
         self.runs.stop()
         for widget in parts(self.widget):
             widget.close()
-
-    def _open(self) -> None:
-        for widget in parts(self.widget):
-            # With it ipywidgets keeps a closed widget from being shown.
-            vars(widget).pop("_repr_mimebundle_", None)
-            widget.open()
 
     def __repr__(self) -> str:
         return (
@@ -346,7 +340,6 @@ class LabPanel:
         self.view.live.context = contextvars.copy_context()
         if cell := current_cell():
             SHOWN_IN.show(self, *cell)
-        self._open()
         self.view.outputs.show(self.widget._repr_mimebundle_() | {"text/plain": repr(self)})
 
     # ------------------------------------------------------------------------------------- a run

@@ -24,7 +24,8 @@ import math
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -150,24 +151,22 @@ class _Thread(threading.Thread):
         self.runs.watcher.context().run(self.runs._work, self.measured)
 
 
-class _Clock(threading.Thread):
-    """Calls ``tick`` once a second: building a side may keep the measuring thread for minutes."""
+@contextmanager
+def _ticking(tick: Callable[[], None]) -> Iterator[None]:
+    """Call ``tick`` once a second: building a side may keep the measuring thread for minutes."""
+    over = threading.Event()
 
-    def __init__(self, tick: Callable[[], None]) -> None:
-        super().__init__(name="labkit-panel-clock", daemon=True)
-        self._tick = tick
-        self._over = threading.Event()
+    def run() -> None:
+        while not over.wait(SECOND):
+            tick()
 
-    def run(self) -> None:
-        while not self._over.wait(SECOND):
-            self._tick()
-
-    def __enter__(self) -> None:
-        self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join()
+    clock = threading.Thread(target=run, name="labkit-panel-clock", daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        over.set()
+        clock.join()
 
 
 class Runs:
@@ -300,7 +299,7 @@ class Runs:
         """Measure; the last word, and its tone."""
         context = self.watcher.context()
         try:
-            with _Clock(partial(context.run, self._tick, run)):
+            with _ticking(partial(context.run, self._tick, run)):
                 result = run.job(lambda news: self._show(run, news), run.stop)
             if self._next:
                 return "The settings have changed ...", ""

@@ -138,11 +138,9 @@ class View(Watcher):
         self._found: Sequence[tuple[str, Any]] | None = None
 
     def context(self) -> contextvars.Context:
-        """That of the cell which shows the panel."""
         return self.live.context.copy()
 
     def say(self, text: str, tone: str = "") -> None:
-        """Set the status line."""
         self.live.status = (text, tone)
 
     def show_mode(self, mode: str) -> None:
@@ -189,7 +187,6 @@ class View(Watcher):
     # ----------------------------------------------------------------------------- while it runs
 
     def begun(self, run: Run) -> None:
-        """The run is about to start."""
         self._number = run.number
         self._runs[run.mode] = run
         self._settled, self._found, self._drawn = None, None, -math.inf
@@ -225,7 +222,6 @@ class View(Watcher):
         self._put(run, state, running=True)
 
     def over(self, run: Run) -> None:
-        """The run has ended."""
         self.live.busy = False
         self._bets.watch(None)
         # One that found nothing leaves nothing.

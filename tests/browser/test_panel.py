@@ -274,14 +274,11 @@ def test_rerun_of_the_cell_while_it_measures(opened: NotebookPage) -> None:
     assert opened.panel(1).status().startswith("Ready")
 
 
-def test_error_in_make_workload_is_shown(opened: NotebookPage) -> None:
+def test_an_error_is_shown_and_a_greyed_control_says_why(opened: NotebookPage) -> None:
     panel = opened.panel(2)
     panel.run()
     assert panel.wait_finished().startswith("FileNotFoundError: the images are not there")
     opened.screenshot("panel-error", panel.root)
-
-
-def test_greyed_control_says_why(opened: NotebookPage) -> None:
     panel = opened.panel(3)
     assert panel.names("dropdown") == []
     assert "sums need a GPU" in panel.root.locator(".labkit-technique").inner_text()
@@ -377,16 +374,6 @@ def test_dark_theme_and_narrow_page(opened: NotebookPage) -> None:
     finally:
         opened.set_theme("light")
         opened.page.set_viewport_size({"width": 1300, "height": 1000})
-
-
-def test_notebook_run_twice_without_restart(opened: NotebookPage) -> None:
-    panel = opened.panel()
-    panel.run()
-    panel.wait_finished()
-    assert opened.run_all() == []
-    assert panel.history() == []
-    panel.run()
-    assert panel.wait_finished().startswith("Done:")
 
 
 def test_guess_run_and_change_by_one_click(opened: NotebookPage) -> None:
