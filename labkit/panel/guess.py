@@ -154,7 +154,7 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
     if seen is None:
         return None
     on = "on " if isinstance(answer, str) else ""
-    words = f"You bet {on}{answer_in_words(bet.kind, answer)}"
+    words = f"You bet {on}{shown(bet.kind, answer)}"
     measured = f"{words}, measured {format_factor(seen.factor)}×"
     if seen.stopped:
         return Judgement(None, f"{words}. Stopped: it decides no bet.")
@@ -216,13 +216,10 @@ def stands(result: object) -> bool:
     return seen is None or not seen.by_clock or seen.is_ahead_by_far
 
 
-def answer_in_words(kind: str, answer: Answer) -> str:
-    """``2.0×``, ``50 %``, ``neither``."""
-    return answer if isinstance(answer, str) else shown(kind, answer)
-
-
-def shown(kind: str, answer: float) -> str:
-    """``2.0×``; of memory ``50 %``."""
+def shown(kind: str, answer: Answer) -> str:
+    """``2.0×``; of memory ``50 %``; ``neither``."""
+    if isinstance(answer, str):
+        return answer
     return format_share(answer) if kind == BYTES else f"{short(answer)}×"
 
 
@@ -252,15 +249,18 @@ class _Seen:
         return 0 < self.factor < math.inf
 
     @property
+    def is_level(self) -> bool:
+        """Whether there is no difference that other programs could have made."""
+        return self.tone == "same" or self.is_near or not self.has_factor
+
+    @property
     def is_ahead_by_far(self) -> bool:
         """Whether other programs do not make such a difference, or there is none."""
-        if self.tone == "same" or self.is_near or not self.has_factor:
-            return True
-        return max(self.factor, 1 / self.factor) >= AHEAD_BY_FAR
+        return self.is_level or max(self.factor, 1 / self.factor) >= AHEAD_BY_FAR
 
     def is_sure_of(self, answer: Answer) -> bool:
         """Whether it decides an answer although other programs disturbed it."""
-        if self.tone == "same" or self.is_near or not self.has_factor:
+        if self.is_level:
             return True
         clear = self.tone != "unclear"
         if isinstance(answer, str):

@@ -372,7 +372,7 @@ class BetRow:
         question = bet.asked_in(run.scenario)
         key = self._lab, run.mode, run.scenario
         if judgement.right is None:
-            guess.SCORE.leave_open(key, question, guess.answer_in_words(bet.kind, answer))
+            guess.SCORE.leave_open(key, question, guess.shown(bet.kind, answer))
         else:
             found = judgement.bet, judgement.measured, judgement.right
             guess.SCORE.count(key, guess.Decided(question, *found))

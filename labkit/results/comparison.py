@@ -250,7 +250,8 @@ class Comparison(Sides[Measurement]):
             return self.conclusion, ""
         if self.conclusion == self.verdict:
             return self.verdict, f"{format_factor(self.speedup)}×"
-        return self.direction, f"about {_roughly(max(self.speedup, 1 / self.speedup))} times"
+        times = max(self.speedup, 1 / self.speedup)
+        return self.direction, f"about {times:.{1 if times < 3 else 0}f} times"
 
     @property
     def missing(self) -> str:
@@ -437,8 +438,3 @@ class Comparison(Sides[Measurement]):
             self.picture(),
             show.details(*self.details, show.table(self.rows)),
         )
-
-
-def _roughly(size: float) -> str:
-    """``1.42`` -> ``1.4``, ``7.3`` -> ``7``."""
-    return f"{size:.1f}" if size < 3 else f"{size:.0f}"
