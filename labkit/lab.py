@@ -217,12 +217,33 @@ class Lab:
             # Peaks are taken with one workload alive; processes wait for their turn.
             for arm in arms:
                 arm.release()
-            if self.memory:
-                result = _with_figures(result, arms, partial(_peaks, stop))
-            if journal.is_open():
-                result = _with_figures(result, arms, _counters)
+            result = self._with_figures(result, arms, stop)
         journal.keep(result, seed=self.seed, threads=self.threads)
         return result
+
+    def _with_figures(
+        self, result: Comparison, arms: Iterable[Arm], stop: threading.Event | None
+    ) -> Comparison:
+        """With peaks and counts of each side that has not ended; an interrupt loses no times."""
+        sides = list(result.arms)
+        with contextlib.suppress(KeyboardInterrupt):
+            for number, arm in enumerate(arms):
+                if not sides[number].error:
+                    sides[number] = replace(sides[number], **self._figures(arm, stop))
+        return replace(result, baseline=sides[0], candidate=sides[1])
+
+    def _figures(self, arm: Arm, stop: threading.Event | None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.memory and not (stop and stop.is_set()):
+            with survive(ArmDied):
+                found["peak_bytes"], found["reserved_bytes"] = arm.peak()
+        if journal.is_open():
+            # What cannot be counted says why.
+            try:
+                found["counters"] = arm.counters()
+            except Exception as error:
+                found["counters"] = f"{type(error).__name__}: {error}"
+        return found
 
     def timeline(
         self,
@@ -412,40 +433,6 @@ def _timeline(arm: Arm, stages: Stages) -> Timeline:
     except Halted:
         return ended
     return replace(ended, error=outcome.error)
-
-
-def _with_figures(
-    result: Comparison, arms: Iterable[Arm], take: Callable[[Arm], Mapping[str, Any]]
-) -> Comparison:
-    """What ``take`` finds out of each side that has not ended: nothing may lose the times."""
-    sides = []
-    for arm, timed in zip(arms, result.arms, strict=True):
-        found: Mapping[str, Any] = {}
-        if not timed.error:
-            try:
-                found = take(arm)
-            except KeyboardInterrupt:
-                return result
-        sides.append(replace(timed, **found))
-    return replace(result, baseline=sides[0], candidate=sides[1])
-
-
-def _peaks(stop: threading.Event | None, arm: Arm) -> Mapping[str, Any]:
-    """The peak memory of a side, as far as it can be had."""
-    if stop and stop.is_set():
-        return {}
-    with survive(ArmDied):
-        allocated, reserved = arm.peak()
-        return {"peak_bytes": allocated, "reserved_bytes": reserved}
-    return {}
-
-
-def _counters(arm: Arm) -> Mapping[str, Any]:
-    """What a step of a side does, or why it cannot be counted."""
-    try:
-        return {"counters": arm.counters()}
-    except Exception as error:
-        return {"counters": f"{type(error).__name__}: {error}"}
 
 
 def _checked_race(options: Mapping[str, Any], runs_in: object) -> dict[str, Any]:

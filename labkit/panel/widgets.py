@@ -90,12 +90,11 @@ class Control:
         if all(isinstance(item, bool) for item in lab.controls[self.name]):
             widget, kind = _toggle(value), "toggle"
         elif self.settable and all(map(is_number, self.values)):
-            pairs = sorted(_texts(self.values), key=lambda pair: pair[1])
             # It passes over several values, and each change begins a run.
-            widget = W.SelectionSlider(options=pairs, value=value, continuous_update=False)
+            widget = W.SelectionSlider(options=self._pairs, value=value, continuous_update=False)
             kind = "slider"
         else:
-            widget, kind = W.Dropdown(options=_texts(self.values), value=value), "dropdown"
+            widget, kind = W.Dropdown(options=self._pairs, value=value), "dropdown"
         self._enable(widget)
         mark_where(widget, "shared", self.shared)
         return marked(widget, kind, side, f"{self.name}-{side}")
@@ -110,13 +109,16 @@ class Control:
         self.label.value = _heading(lab, self.name)
         for widget in (self.baseline, self.candidate):
             self._enable(widget)
-            if isinstance(widget, W.Checkbox):
-                continue
-            kept, pairs = widget.value, _texts(self.values)
-            if isinstance(widget, W.SelectionSlider):
-                pairs.sort(key=lambda pair: pair[1])
-            widget.options = pairs
-            widget.value = kept
+            if not isinstance(widget, W.Checkbox):
+                kept = widget.value
+                widget.options = self._pairs
+                widget.value = kept
+
+    @property
+    def _pairs(self) -> list[tuple[str, Value]]:
+        """Texts and values; numbers run upwards."""
+        values = sorted(self.values) if all(map(is_number, self.values)) else self.values
+        return [(f"{each:g}" if isinstance(each, float) else str(each), each) for each in values]
 
     @property
     def settable(self) -> bool:
@@ -167,10 +169,6 @@ def _toggle(value: Value) -> W.Checkbox:
         lambda change: setattr(widget, "description", words[change["new"]]), names="value"
     )
     return widget
-
-
-def _texts(values: tuple[Value, ...]) -> list[tuple[str, Value]]:
-    return [(f"{item:g}" if isinstance(item, float) else str(item), item) for item in values]
 
 
 class Buttons:
