@@ -347,20 +347,6 @@ def test_everything_an_arm_held_is_released(built_once):
     assert all(reference() is None for reference in alive)
 
 
-def test_a_hundred_stops(lab):
-    """At any moment: before the build, in the warm-up, between any two blocks."""
-    before = threading.active_count()
-    for number in range(100):
-        stop = threading.Event()
-        timer = threading.Timer(number * 0.0005, stop.set)
-        timer.start()
-        result = lab.run(wide=True, seconds=30, stop=stop)
-        timer.join()
-        assert result.stopped
-    assert threading.active_count() == before
-    assert not lab.run(wide=True, seconds=0.05).stopped
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
