@@ -488,15 +488,17 @@ class LabPanel:
 
     def _same_settings(self) -> None:
         """The candidate as the baseline, until a scenario is chosen."""
+        before = self.settings()
         if not self._differed:
-            self._differed = self.settings()
+            self._differed = before
         self._choosing = True
         try:
             for control in self.controls.values():
                 control.candidate.value = control.baseline.value
         finally:
             self._choosing = False
-        self._changed(None)
+        if self.settings() != before:
+            self._changed(None)
 
     def _page_shown(self, _: Live, content: dict[str, str], __: object) -> None:
         """A view came up. One of a page that was reloaded asks for the state of all widgets."""
