@@ -12,7 +12,7 @@ from typing import Any
 
 from course import colab
 from course.notebook_files import ROOT
-from labkit.text import write_whole
+from course.written import write_whole
 
 # A copy that fetches the course: a notebook of Colab's has nothing beside it.
 FIRST = f"{colab.FOLDER}/00_start_here.ipynb"

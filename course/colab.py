@@ -13,7 +13,7 @@ from pathlib import Path
 from nbformat import NotebookNode, v4
 
 from course.notebook_files import ROOT, course_notebooks, notebook_text, place, read_notebook
-from labkit.text import write_whole
+from course.written import write_whole
 
 FOLDER = "colab"
 WHERE = "/content/speed-lab"

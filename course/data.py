@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from course.data_sources import cache_dir, copies, damage, files
+from course.written import write_whole
 from labkit.progress import progress
-from labkit.text import write_whole
 
 __all__ = [
     "CIFAR10_CLASSES",

@@ -12,7 +12,7 @@ from course.claims.findings import effect_and_doubt
 from course.machine import machine_card
 from course.notebook_files import about, first_notebooks, place
 from course.records.card import machine_name
-from labkit.text import markdown
+from course.written import markdown
 
 BOTTLENECKS = ("compute", "bandwidth", "launches", "input", "memory", "convergence")
 NOT_HERE = "not recorded here"

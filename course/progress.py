@@ -17,9 +17,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from course.board.store import board_path, shown
+from course.written import write_whole
 from labkit.device import test_size
 from labkit.panel.guess import Decided
-from labkit.text import write_whole
 
 # The front notebooks, in the order in which they build on each other.
 PATH = (

@@ -19,11 +19,8 @@ Controls = Mapping[str, tuple[Any, ...]]
 def all_controls(
     technique: Mapping[str, Iterable[Any]], situation: Mapping[str, Iterable[Any]] | None
 ) -> dict[str, tuple[Any, ...]]:
-    """The values of every control, the technique first.
-
-    TypeError for a name that both have and for values that are no list, ValueError for none.
-    """
-    situation = checked_dict("situation", situation, '{"batch_size": [64, 256]}')
+    """The values of every control, the technique first."""
+    situation = situation or {}
     if twice := set(technique) & set(situation):
         raise TypeError(
             f"{names(twice)} is given twice: a control belongs to the technique, in which the "
@@ -44,12 +41,11 @@ def all_controls(
 
 def check_names(controls: Controls, methods: Iterable[Callable[..., Any]]) -> None:
     """TypeError for a control named like an argument of ``methods`` that is given by name."""
-    taken: set[str] = set()
+    taken: list[inspect.Parameter] = []
     for method in methods:
-        for name, parameter in inspect.signature(method).parameters.items():
-            if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
-                taken.add(name)
-    if reserved := set(controls) & taken:
+        taken += inspect.signature(method).parameters.values()
+    by_name = {each.name for each in taken if each.kind is not each.POSITIONAL_ONLY}
+    if reserved := set(controls) & by_name:
         raise TypeError(
             f"a control cannot be named {names(reserved)}: "
             "lab.run or lab.sweep has such an argument"
@@ -96,29 +92,15 @@ def is_number(value: Any) -> bool:
 
 
 def all_scenarios(
-    scenarios: Mapping[str, Mapping[str, Any]] | None, controls: Controls, technique: Iterable[str]
+    scenarios: Mapping[str, Mapping[str, Any]], controls: Controls, technique: Iterable[str]
 ) -> dict[str, Settings]:
-    """What was given as ``scenarios``; ``"baseline"`` has settings of the technique for that side.
-
-    TypeError for an unknown control and for what is no dict, ValueError for a value that is not
-    listed: a panel has to show it.
-    """
-    found: dict[str, Settings] = {}
-    example = '{"small": {"width": 8}}'
-    for name, settings in checked_dict("scenarios", scenarios, example).items():
-        if not isinstance(name, str) or not isinstance(settings, Mapping):
-            raise TypeError(
-                f"scenario {name!r}: {settings!r}: give a name and a dict of settings, as in "
-                f"{example}"
-            )
+    """What was given as ``scenarios``; ValueError for an unlisted value: a panel has to show it."""
+    of_technique = {control: controls[control] for control in technique}
+    for name, settings in scenarios.items():
         own, candidate = sides_of(settings)
-        if not isinstance(own, Mapping):
-            raise TypeError(f"scenario {name!r}: baseline={own!r}: give a dict of settings")
-        check_listed(f"scenario {name!r}", candidate, controls)
-        of_technique = {control: controls[control] for control in technique}
-        check_listed(f"the baseline of scenario {name!r}", own, of_technique)
-        found[name] = dict(settings)
-    return found
+        _check_listed(f"scenario {name!r}", candidate, controls)
+        _check_listed(f"the baseline of scenario {name!r}", own, of_technique)
+    return {name: dict(settings) for name, settings in scenarios.items()}
 
 
 def sides_of(scenario: Mapping[str, Any]) -> tuple[Any, Settings]:
@@ -127,7 +109,7 @@ def sides_of(scenario: Mapping[str, Any]) -> tuple[Any, Settings]:
     return rest.pop(BASELINE, {}), rest
 
 
-def check_listed(who: str, settings: Mapping[str, Any], controls: Controls) -> None:
+def _check_listed(who: str, settings: Mapping[str, Any], controls: Controls) -> None:
     """TypeError for an unknown control, ValueError for a value that is not listed."""
     check_known(f"{who} names", settings, controls)
     for control, value in settings.items():
@@ -141,34 +123,24 @@ def _same(value: Any, listed: Any) -> bool:
     return isinstance(value, bool) == isinstance(listed, bool) and same_value(value, listed)
 
 
-def scenario_settings(scenarios: Mapping[str, Settings], name: object) -> Settings:
-    """The settings of the scenario of that name. TypeError for what is no name, else ValueError."""
-    known = names(scenarios)
-    if not isinstance(name, str):
-        raise TypeError(
-            f"{name!r}: name a scenario ({known}); settings are given by keyword, as in "
-            "lab.run(width=8)"
+def scenario_settings(scenarios: Mapping[str, Settings], name: str | None) -> Settings:
+    """The settings of the scenario of that name, {} for None. ValueError for an unknown one."""
+    if name is None:
+        return {}
+    if not isinstance(name, str) or name not in scenarios:
+        raise ValueError(
+            f"unknown scenario {name!r}; the scenarios of this lab are {names(scenarios)}; "
+            "settings are given by keyword, as in lab.run(width=8)"
         )
-    if name not in scenarios:
-        raise ValueError(f"unknown scenario {name!r}; the scenarios of this lab are {known}")
-    return dict(scenarios[name])
-
-
-def checked_dict(option: str, given: Mapping[str, Any] | None, example: str) -> dict[str, Any]:
-    """What was given for an option of `Lab` that is a dict. TypeError for anything else."""
-    if not isinstance(given, Mapping | None):
-        raise TypeError(f"{option}={given!r}: give a dict, as in {option}={example}")
-    return dict(given or {})
+    return scenarios[name]
 
 
 def difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:
     """What ``settings`` change, in words; "" for nothing."""
-    differs = {}
-    for name, (_, after) in changed(from_these, settings).items():
-        differs[name] = after
-    return format_settings(differs)
+    differs = changed(from_these, settings)
+    return format_settings({name: after for name, (_, after) in differs.items()})
 
 
 def names(given: Iterable[str]) -> str:
     """Names in quotes, in alphabetical order."""
-    return ", ".join(repr(name) for name in sorted(given)) or "none"
+    return ", ".join(map(repr, sorted(given))) or "none"

@@ -100,8 +100,8 @@ class Lab:
         check_names(self.controls, (Lab.run, Lab.sweep))
         _check_place(make_workload, runs_in, self.controls)
         _check_types(threads=threads, seed=seed, memory=memory)
-        self.scenarios = all_scenarios(scenarios, self.controls, self.technique)
-        self.race_options = _checked_race(race, runs_in)
+        self.scenarios = all_scenarios(scenarios or {}, self.controls, self.technique)
+        self.race_options = _checked_race(race, runs_in) if race is not None else {}
         self.unavailable = dict(unavailable or {})
         check_known("unavailable names", self.unavailable, self.controls)
         self.make_workload, self.runs_in = make_workload, runs_in
@@ -159,20 +159,13 @@ class Lab:
         baseline: Mapping[str, Any] | None,
     ) -> tuple[Settings, Settings]:
         """The settings of the baseline and of the candidate, as `run` takes them."""
-        chosen: Settings = dict(settings)
-        own: Settings = {}
-        if scenario is not None:
-            own, known = sides_of(scenario_settings(self.scenarios, scenario))
-            chosen = known | chosen
+        own, known = sides_of(scenario_settings(self.scenarios, scenario))
+        chosen = known | dict(settings)
         shared = {name: chosen[name] for name in self.situation if name in chosen}
         return self.settings(shared | own | dict(baseline or {})), self.settings(chosen)
 
-    def settings(self, changes: Mapping[str, Any] | None) -> Settings:
-        """The defaults with ``changes``.
-
-        TypeError for an unknown one, ValueError for what this machine cannot show.
-        """
-        changes = changes or {}
+    def settings(self, changes: Mapping[str, Any]) -> Settings:
+        """The defaults with ``changes``; errors as for `run`."""
         if unknown := set(changes) - set(self.controls):
             raise TypeError(
                 f"unknown setting {names(unknown)}; "
@@ -208,46 +201,52 @@ class Lab:
         watches.
         """
         seconds, patience = budget(seconds), patience_of(patience)
-        sides = self._sides(scenario, settings, baseline)
-        result = self._compared(
-            sides,
-            settings,
-            seconds=seconds,
-            patience=patience,
-            on_update=on_update,
-            on_rough=on_rough,
-            on_stage=on_stage,
-            stop=stop,
-        )
-        if not result.stopped:
-            journal.keep(result, seed=self.seed, threads=self.threads)
-        return result
-
-    def _compared(
-        self,
-        sides: tuple[Settings, Settings],
-        settings: Mapping[str, Any],
-        *,
-        stop: threading.Event | None,
-        **options: Any,
-    ) -> Comparison:
-        with self._arms(sides, settings) as arms:
-            result = replace(alternate(*arms, stop=stop, **options), lab=self.name)
+        with self._arms(self._sides(scenario, settings, baseline), settings) as arms:
+            timed = alternate(
+                *arms,
+                seconds=seconds,
+                patience=patience,
+                on_update=on_update,
+                on_rough=on_rough,
+                on_stage=on_stage,
+                stop=stop,
+            )
+            result = replace(timed, lab=self.name)
             if result.stopped:
                 return result
             # Peaks are taken with one workload alive; processes wait for their turn.
             for arm in arms:
                 arm.release()
-            if self.memory:
-                result = _with_figures(result, arms, partial(_peaks, stop))
-            if journal.wants_counters():
-                result = _with_figures(result, arms, _counters)
+            result = self._with_figures(result, arms, stop)
+        journal.keep(result, seed=self.seed, threads=self.threads)
         return result
+
+    def _with_figures(
+        self, result: Comparison, arms: Iterable[Arm], stop: threading.Event | None
+    ) -> Comparison:
+        """With peaks and counts of each side that has not ended; an interrupt loses no times."""
+        sides = list(result.arms)
+        with contextlib.suppress(KeyboardInterrupt):
+            for number, arm in enumerate(arms):
+                if not sides[number].error:
+                    sides[number] = replace(sides[number], **self._figures(arm, stop))
+        return replace(result, baseline=sides[0], candidate=sides[1])
+
+    def _figures(self, arm: Arm, stop: threading.Event | None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.memory and not (stop and stop.is_set()):
+            with survive(ArmDied):
+                found["peak_bytes"], found["reserved_bytes"] = arm.peak()
+        if journal.is_open():
+            # What cannot be counted says why.
+            try:
+                found["counters"] = arm.counters()
+            except Exception as error:
+                found["counters"] = f"{type(error).__name__}: {error}"
+        return found
 
     def timeline(
         self,
-        scenario: str | None = None,
-        /,
         *,
         baseline: Mapping[str, Any] | None = None,
         on_stage: OnStage | None = None,
@@ -258,7 +257,7 @@ class Lab:
 
         A side that ran out of memory, or that ``stop`` has left out, says so.
         """
-        with self._arms(self._sides(scenario, settings, baseline), settings) as arms:
+        with self._arms(self._sides(None, settings, baseline), settings) as arms:
             stages = Stages(on_stage, stop)
             before = _timeline(arms[0], stages.of(1, 2))
             after = _timeline(arms[1], stages.of(2, 2))
@@ -267,7 +266,6 @@ class Lab:
     def sweep(
         self,
         control: str,
-        scenario: str | None = None,
         /,
         *,
         baseline: Mapping[str, Any] | None = None,
@@ -298,7 +296,6 @@ class Lab:
                 chosen = settings | {control: value}
                 try:
                     result = self.run(
-                        scenario,
                         baseline=base,
                         seconds=seconds,
                         on_update=update,
@@ -346,18 +343,16 @@ class Lab:
             raise ValueError(
                 f"runs_in={self.runs_in!r}: races run in the kernel; make a lab without it"
             )
+        assert not isinstance(self.make_workload, str), "a name is for workers only"
+        makers = {}
+        for label, own in self._entries(candidates, baseline).items():
+            makers[label] = partial(self.make_workload, **own)
         options = {"threads": self.threads} | self.race_options | options
-        _check_race_has_an_end(options)
-        entries = self._entries(candidates, baseline)
-        result = self._raced(entries, options)
+        with self._failures({}):
+            result = replace(race(makers, **options), lab=self.name)
         if not result.stopped:
             journal.keep(result)
         return result
-
-    def _raced(self, entries: Mapping[str, Settings], options: Mapping[str, Any]) -> RaceResult:
-        makers = {label: partial(self._function(), **own) for label, own in entries.items()}
-        with self._failures({}):
-            return replace(race(makers, **options), lab=self.name)
 
     def _entries(
         self, candidates: Iterable[Mapping[str, Any]], baseline: Mapping[str, Any] | None
@@ -397,21 +392,15 @@ class Lab:
             yield arms
 
     def _arm(self, label: str, settings: Settings) -> Arm:
-        make: Callable[[], Workload] | str
-        if isinstance(self.make_workload, str):
-            make = self.make_workload
-        else:
-            make = partial(self.make_workload, **settings)
+        make = self.make_workload
+        if not isinstance(make, str):
+            make = partial(make, **settings)
         if isinstance(self.runs_in, Workers):
             return RemoteArm(make, label, settings, self.seed, self.runs_in)
         assert not isinstance(make, str), "a name is for workers only"
         if self.runs_in == "process":
             return RemoteArm(make, label, settings, self.seed)
         return LocalArm(make, label, settings, self.seed)
-
-    def _function(self) -> Make:
-        assert not isinstance(self.make_workload, str), "a name is for workers only"
-        return self.make_workload
 
     @contextlib.contextmanager
     def _failures(self, settings: Mapping[str, Any]) -> Iterator[None]:
@@ -427,10 +416,7 @@ class Lab:
 def _tell(
     on_update: Callable[[Progress], None] | None, index: int, count: int, so_far: Comparison
 ) -> None:
-    """Pass a partial result on, with its position.
-
-    A sweep has one bar for all: its runs show none of their own.
-    """
+    """Pass a partial result on, with its position; thus a sweep's runs show no bar of their own."""
     if on_update is not None:
         on_update(Progress(index, count, so_far))
 
@@ -449,70 +435,20 @@ def _timeline(arm: Arm, stages: Stages) -> Timeline:
     return replace(ended, error=outcome.error)
 
 
-def _with_figures(
-    result: Comparison, arms: Iterable[Arm], take: Callable[[Arm], Mapping[str, Any]]
-) -> Comparison:
-    """What ``take`` finds out of each side that has not ended: nothing may lose the times."""
-    sides = []
-    for arm, timed in zip(arms, result.arms, strict=True):
-        found: Mapping[str, Any] = {}
-        if not timed.error:
-            try:
-                found = take(arm)
-            except KeyboardInterrupt:
-                return result
-        sides.append(replace(timed, **found))
-    return replace(result, baseline=sides[0], candidate=sides[1])
-
-
-def _peaks(stop: threading.Event | None, arm: Arm) -> Mapping[str, Any]:
-    """The peak memory of a side, as far as it can be had."""
-    if stop and stop.is_set():
-        return {}
-    with survive(ArmDied):
-        allocated, reserved = arm.peak()
-        return {"peak_bytes": allocated, "reserved_bytes": reserved}
-    return {}
-
-
-def _counters(arm: Arm) -> Mapping[str, Any]:
-    """What a step of a side does, or why it cannot be counted."""
-    try:
-        return {"counters": arm.counters()}
-    except Exception as error:
-        return {"counters": f"{type(error).__name__}: {error}"}
-
-
-# What does not change how a race goes.
-_NO_PART_OF_A_RACE = ("on_update", "on_point", "on_stage", "stop")
-
-
-def _checked_race(options: Mapping[str, Any] | None, runs_in: object) -> dict[str, Any]:
+def _checked_race(options: Mapping[str, Any], runs_in: object) -> dict[str, Any]:
     """What was given as ``race``: TypeError for options that `race` does not take, or too few."""
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping):
+    try:
+        inspect.signature(race).bind({}, **options)
+    except TypeError as error:
         raise TypeError(
-            f"race={options!r}: give a dict of options of lab.race, as in "
+            f"race={options!r}: {error}; give options of labkit.race, as in "
             'race={"target": 0.6, "steps": 400}'
-        )
-    accepted = set(inspect.signature(race).parameters) - {"arms", *_NO_PART_OF_A_RACE}
-    if unknown := set(options) - accepted:
-        raise TypeError(f"race has no option {names(unknown)}; its options are {names(accepted)}")
-    _check_race_has_an_end(options)
+        ) from None
     if runs_in != "kernel":
         raise ValueError(
             f"race={dict(options)!r}: races run in the kernel, not runs_in={runs_in!r}"
         )
     return dict(options)
-
-
-def _check_race_has_an_end(options: Mapping[str, Any]) -> None:
-    if missing := {"target", "steps"} - set(options):
-        raise TypeError(
-            f"race needs {names(missing)}: the metric to reach and the most steps to try, as in "
-            "target=0.6, steps=400"
-        )
 
 
 def _check_types(**options: object) -> None:
@@ -531,17 +467,11 @@ def _check_place(make_workload: object, runs_in: object, controls: Controls) -> 
             raise TypeError("a lab in workers needs a control named 'processes': processes=[1, 2]")
         if isinstance(make_workload, str):
             return
-        if not callable(make_workload):
-            raise TypeError(
-                f"Lab({make_workload!r}, runs_in=Workers(...)): give a function that returns a "
-                f"Workload, or the name of one that {runs_in.script.name} serves"
-            )
-        check_signature(make_workload, controls)
-        return
-    if runs_in not in ("kernel", "process"):
+    elif runs_in not in ("kernel", "process"):
         raise ValueError(f"runs_in={runs_in!r}: use 'kernel', 'process' or Workers(...)")
     if not callable(make_workload):
         raise TypeError(
-            f"Lab({make_workload!r}): the first argument is a function that returns a Workload"
+            f"Lab({make_workload!r}): the first argument is a function that returns a Workload, "
+            "or with runs_in=Workers(...) the name of one that their script serves"
         )
     check_signature(make_workload, controls)

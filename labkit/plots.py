@@ -84,20 +84,17 @@ class Drawing:
         return self._words
 
 
-def comparison_figure(result: Comparison) -> Drawing:
-    """The picture of a comparison as the output of a cell."""
+def figure(result: Comparison | RaceResult | Sweep) -> Drawing:
+    """The picture of a result as the output of a cell."""
     return Drawing(result.sentence, result.picture())
 
 
-def race_figure(result: RaceResult) -> Drawing:
-    """The picture of a race as the output of a cell."""
-    return Drawing(result.sentence, result.picture())
+comparison_figure = race_figure = figure
 
 
 def sweep_figure(results: Sequence[Comparison], control: str) -> Drawing:
     """The picture of a sweep as the output of a cell."""
-    sweep = Sweep(control, tuple(results))
-    return Drawing(sweep.sentence, sweep.picture())
+    return figure(Sweep(control, tuple(results)))
 
 
 def bar_figure(

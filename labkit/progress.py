@@ -1,10 +1,9 @@
 """A progress bar that is gone when the work is done, in a terminal and in a notebook.
 
-What tqdm writes on stderr stays in a notebook, as a line on red ground. There the bar is a display
-of its own, which is updated and at last emptied. A notebook's outputs cannot be taken back one by
-one, so the bars of a cell share one display: at most one empty output is left. Nothing is shown
-where nobody watches: in a notebook that a program runs (nbclient, nbval), which tells the kernel
-that nobody can answer a question, and where stderr is not a terminal.
+What tqdm writes on stderr stays in a notebook, on red ground. There the bars of a cell share one
+display, which is emptied at last: outputs cannot be taken back one by one. Nothing is shown where
+nobody watches: in a notebook that a program runs, which tells the kernel that nobody can answer a
+question, and where stderr is not a terminal.
 """
 
 from __future__ import annotations
@@ -22,10 +21,7 @@ _latest: dict[str, str] = {}
 
 
 def progress(**options: Any) -> tqdm[Any]:
-    """A bar with tqdm's ``options``, shown after a second.
-
-    It leaves no thread behind and no line when done.
-    """
+    """A bar with tqdm's ``options``, shown after a second, which leaves no thread and no line."""
     options = {"leave": False, "delay": 1.0} | options
     cell = _watched_cell()
     if cell is None:
@@ -36,10 +32,7 @@ def progress(**options: Any) -> tqdm[Any]:
 
 
 def _watched_cell() -> str | None:
-    """The notebook's cell that runs, by its message's name.
-
-    None outside of a notebook and where nobody watches.
-    """
+    """The notebook's cell that runs, by its message's name; None where nobody watches."""
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython

@@ -49,10 +49,10 @@ def race(
     five times a second, ``on_stage`` what is prepared before the first run. An interrupt, or
     ``stop.set()``, returns the runs finished so far. Times are in seconds of training.
 
-    TypeError for what makes no Workload and for a target that is no number; ValueError for counts
-    that are not positive whole numbers, a target that is not finite, no side at all, a workload
-    without ``evaluate``, and a loss on a card that is not the current one; Busy while another
-    measurement is running. What a step raises comes through.
+    TypeError for what makes no Workload; ValueError for counts that are not positive whole numbers,
+    a target that is no finite number, no side at all, a workload without ``evaluate``, and a loss
+    on a card that is not the current one; Busy while another measurement is running. What a step
+    raises comes through.
 
     >>> import torch
     >>> def shrinking(rate):
@@ -100,9 +100,7 @@ def _check(arms: Mapping[str, object], target: float, counts: dict[str, int]) ->
     for name, make in arms.items():
         if not callable(make):
             raise TypeError(f"arms[{name!r}]={make!r}: use a function that returns a Workload")
-    if not isinstance(target, int | float) or isinstance(target, bool):
-        raise TypeError(f"target={target!r}: use a number, fixed before the race")
-    if not math.isfinite(target):
+    if not isinstance(target, int | float) or not math.isfinite(target):
         raise ValueError(f"target={target!r}: use a finite number, fixed before the race")
 
 
@@ -154,7 +152,7 @@ class _Race:
             arm.enter()
             seconds, done = 0.0, 0
             while done < self.steps and not reached:
-                if self._asked_to_stop():
+                if self.stop is not None and self.stop.is_set():
                     return None
                 block = min(self.every, self.steps - done)
                 seconds += arm.block(block)
@@ -178,9 +176,6 @@ class _Race:
         if self.higher_is_better:
             return value >= self.target
         return value <= self.target
-
-    def _asked_to_stop(self) -> bool:
-        return self.stop is not None and self.stop.is_set()
 
     def result(self) -> RaceResult:
         """What there is now, by side and seed."""

@@ -97,7 +97,11 @@ class Sweep(Sequence[Comparison]):
 
     def picture(self, recorded: Sequence[tuple[str, Sequence[Comparison]]] = ()) -> Markup:
         """The speed-up at each value; ``recorded`` sweeps have a label each."""
-        others = [_by_value(self.control, each) for _, each in recorded]
+        others = []
+        for _, every in recorded:
+            others.append(
+                {str(each.candidate.settings[self.control]): each.speedup for each in every}
+            )
         rows = []
         for value, result in zip(self.values, self, strict=True):
             before, after = (format_short(side.throughput) for side in result.arms)
@@ -124,10 +128,6 @@ class Sweep(Sequence[Comparison]):
             self.picture(),
             show.details(*self.details, show.table(self.rows)),
         )
-
-
-def _by_value(control: str, results: Sequence[Comparison]) -> dict[str, float]:
-    return {str(each.candidate.settings[control]): each.speedup for each in results}
 
 
 def _row(value: object, result: Comparison) -> list[str]:

@@ -1,12 +1,9 @@
-"""Text: numbers as people read them, tables, and files that are written whole."""
+"""Text: numbers as people read them, and tables."""
 
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 _SECONDS = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
@@ -145,27 +142,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         for row in rows
     ]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of texts, the first the head, as a Markdown table."""
-    head, *body = rows
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, and its folders, so that a full disk or an interrupt leaves the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
-    if isinstance(content, str):
-        content = content.encode("utf-8")
-    try:
-        draft.write_bytes(content)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)

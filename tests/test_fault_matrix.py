@@ -66,8 +66,7 @@ NO_PAGE = "does not apply: it has no widgets"
 NO_FILE = "does not apply: it writes no file"
 MATRIX = {
     "a hundred stops": (
-        "labkit/test_panel_runs.py::test_stop_a_hundred_times_leaves_no_trace "
-        "labkit/test_lab.py::test_a_hundred_stops",
+        "labkit/test_panel_runs.py::test_stop_a_hundred_times_leaves_no_trace",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
@@ -141,7 +140,7 @@ MATRIX = {
         NO_PAGE,
     ),
     "run twice": (
-        "browser/test_panel.py::test_notebook_run_twice_without_restart "
+        "browser/test_panel.py::test_run_shows_live_numbers_and_leaves_its_result_in_the_notebook "
         "test_fault_matrix.py::test_twice_is_once",
         "test_fault_matrix.py::test_a_board_cell_that_is_run_twice",
         "test_fault_matrix.py::test_twice_is_once",
@@ -690,7 +689,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from course.board import Board
-from labkit.text import write_whole
+from course.written import write_whole
 from tests.test_fault_matrix import figure
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -24,8 +24,8 @@ from course.board.measure import MOST_SEEDS, machine_name, measure, prepared, ru
 from course.board.recorded import ADDED, FORWARD, LEFT_OUT, Effect, Machine, Training
 from course.records.store import reference_folder
 from course.switches import IN_THE_WAY, SWITCHES, TASK
+from course.written import write_whole
 from labkit.busy import Others, cores
-from labkit.text import write_whole
 
 # What helps on a CPU, in the order in which it is switched on. Batch norm comes first, since all
 # else is then measured on a network that learns soon. The others that change what is learned come

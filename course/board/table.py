@@ -8,7 +8,8 @@ from statistics import median
 from course.board.record import HELPFUL
 from course.board.recorded import FORWARD, LEFT_OUT, Effect, Machine, Training
 from course.switches import IN_THE_WAY
-from labkit.text import format_factor, markdown
+from course.written import markdown
+from labkit.text import format_factor
 
 HEAD = """## The speedrun
 

@@ -8,7 +8,7 @@ from course.claims.claim import METRICS, Claim, Correction
 from course.claims.findings import Finding, findings
 from course.claims.load import load, names
 from course.records import reference
-from labkit.text import markdown
+from course.written import markdown
 
 # A source was often right when it was written.
 OUTDATED = "Where the sources are out of date, or say otherwise"

@@ -20,7 +20,7 @@ from course.claims.sources_page import SOURCES_PAGE, sources_text
 from course.claims.summary import summary
 from course.claims.symptoms import SYMPTOMS_PAGE, symptoms_text
 from course.notebook_files import ROOT, long_path
-from labkit.text import write_whole
+from course.written import write_whole
 
 RESULTS = ROOT / "RESULTS.md"
 HEAD = """# Results

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from course.claims.ledgers import Ledger
 from course.claims.statements import SOURCES, Places, Statement, statements
 from course.notebook_files import ROOT
-from labkit.text import markdown
+from course.written import markdown
 
 SOURCES_PAGE = ROOT / "course" / "sources.md"
 HEAD = """# The sources, statement by statement

@@ -17,7 +17,7 @@ from course.claims.findings import (
     gain_in_words,
 )
 from course.claims.ledgers import Ledger
-from labkit.text import markdown
+from course.written import markdown
 
 STRONGEST = 10
 GREEN, RED, WHITE = "🟩", "🟥", "⬜"

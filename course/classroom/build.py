@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from course.classroom.files import CourseError, course_notebooks, exercises, read_notebook
 from course.classroom.nbgrader import files as nbgrader_files
 from course.notebook_files import NOTEBOOKS, ROOT, notebook_text, place
-from labkit.text import write_whole
+from course.written import write_whole
 
 # What AI helpers are asked for in a student's copy.
 HELPERS = Path(__file__).with_name("AGENTS.md")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from course.classroom.files import CourseError
-from labkit.text import write_whole
+from course.written import write_whole
 
 
 class Outcome(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course.records.store import reference_folder
-from labkit.text import write_whole
+from course.written import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,10 +22,10 @@ from msgspec import Meta, Struct
 
 from course.notebook_files import ROOT
 from course.records.planned import PlanRatios
-from labkit.journal import Failure, plain
+from course.written import write_whole
+from labkit.journal import Failure
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
-from labkit.text import write_whole
 
 SCHEMA = 3
 SCHEMA_FILE = ROOT / "data" / "reference" / "record.schema.json"
@@ -48,6 +48,17 @@ Device: TypeAlias = Literal["cpu", "cuda"]
 Verdict: TypeAlias = Literal["faster", "slower", "same", "unclear"]
 Source: TypeAlias = Literal["predicted", "measured"]
 Settings: TypeAlias = dict[str, bool | int | float | str | None]
+
+
+def plain(settings: Mapping[str, Any]) -> Settings:
+    """Settings as JSON knows them; others, such as a dtype or infinity, by their names."""
+    found: Settings = {}
+    for name, value in settings.items():
+        known = isinstance(value, bool | int | float | str | None)
+        if isinstance(value, float):
+            known = math.isfinite(value)
+        found[name] = value if known else str(value)
+    return found
 
 
 class RecordError(ValueError):

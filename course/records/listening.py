@@ -54,7 +54,7 @@ def first_line(file: Path) -> str:
 def listen(file: str) -> None:
     """In the kernel: keep all that its labs measure, and end when the recorder does."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    open_journal(Listener(Path(file)).keep, counters=True)
+    open_journal(Listener(Path(file)).keep)
 
 
 def _end_with(parent: int) -> None:

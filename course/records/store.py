@@ -12,7 +12,7 @@ from typing import Any
 from course.notebook_files import ROOT, long_path
 from course.records.format import RecordError, RecordFile, Result, decode, encode
 from course.records.notebook_hash import notebook_hash
-from labkit.text import write_whole
+from course.written import write_whole
 
 # Bytes of a record: what is easily carried home from a borrowed machine.
 LARGEST = 16 * 2**20

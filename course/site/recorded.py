@@ -14,15 +14,24 @@ from course.records.format import Result
 from course.records.references import Recorded
 from course.records.store import Record
 from course.records.words import arrival_text, what_changed
-from labkit import charts
+from labkit.charts.svg import WIDTH
 from labkit.journal import Failure
 from labkit.racing import RaceResult
 from labkit.results import Comparison
+from labkit.show import Markup
 from labkit.sweep import Sweep
 from labkit.text import format_settings
 
 COMPARED = "what is compared"
 NONE = "No machine has recorded this notebook yet; `python -m course record` does it on yours."
+
+
+def themed(picture: Markup, *, dark: bool) -> Markup:
+    """The picture in one of the themes, and with a size of its own: for a file."""
+    theme = "dark" if dark else "light"
+    height = picture.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1]
+    size = f'data-theme="{theme}" style="width:{WIDTH:.0f}px;height:{height}px;margin:0"'
+    return Markup(picture.replace("<svg ", f"<svg {size} ", 1))
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ class Shown:
             results: Any = self.results
             swept = _short(self.others.swept(results, self.control))
             picture = Sweep(self.control, tuple(results)).picture(swept)
-        return charts.themed(picture, dark=dark)
+        return themed(picture, dark=dark)
 
     def rows(self) -> list[dict[str, str]]:
         """Rows of the table: column -> text."""

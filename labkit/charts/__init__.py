@@ -10,6 +10,5 @@ from labkit.charts.races import Curve, race
 from labkit.charts.rows import bars
 from labkit.charts.steps import Step, memory
 from labkit.charts.strips import pairs, ratios
-from labkit.charts.svg import themed
 
-__all__ = ["Curve", "Step", "bars", "memory", "pairs", "race", "ratios", "themed"]
+__all__ = ["Curve", "Step", "bars", "memory", "pairs", "race", "ratios"]

@@ -51,7 +51,7 @@ def pairs(
     parts += _dots(ratios, own.tone, box)
     parts += _mark(own, box)
     parts += _rows(recorded, box._replace(top=box.bottom))
-    whole = box._replace(bottom=box.bottom + _height(recorded))
+    whole = box._replace(bottom=box.bottom + EACH * len(recorded))
     if guess:
         parts += _guess(guess, whole)
     return svg.picture(whole.bottom + 1.4 * LINE, words, [*_ticks(whole, SPEEDS), *parts])
@@ -72,16 +72,12 @@ def ratios(
     """
     values = [value for row in rows for value in (row.value, *row.others)]
     scale = _scale(values, [row.interval for row in rows])
-    box = Box(EDGE, LINE, WIDTH - EDGE, LINE + _height(rows), scale)
+    box = Box(EDGE, LINE, WIDTH - EDGE, LINE + EACH * len(rows), scale)
     foot = box.bottom + 20 + LINE
     parts = [*_ticks(box, ends), *_rows(rows, box)]
     parts.append(svg.text(EDGE, foot, below, "small"))
     parts += legend(recorded, foot)
     return svg.picture(foot + LINE * (len(recorded) + 0.4), words, parts)
-
-
-def _height(rows: Sequence[Ratio]) -> float:
-    return EACH * len(rows)
 
 
 def _scale(

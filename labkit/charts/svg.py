@@ -31,14 +31,6 @@ def picture(height: float, words: str, parts: Iterable[str]) -> Markup:
     )
 
 
-def themed(picture: Markup, *, dark: bool) -> Markup:
-    """The picture in one of the themes, and with a size of its own: for a file."""
-    theme = "dark" if dark else "light"
-    height = picture.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1]
-    size = f'data-theme="{theme}" style="width:{WIDTH:.0f}px;height:{height}px;margin:0"'
-    return Markup(picture.replace("<svg ", f"<svg {size} ", 1))
-
-
 @cache
 def styles() -> str:
     """Those of all that is drawn."""

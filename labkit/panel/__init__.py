@@ -20,14 +20,6 @@ Found out in a real browser (JupyterLab 4.6, ipywidgets 8.1, ipykernel 6 and 7):
   hidden: it says the same. A notebook that is reopened without a kernel shows it.
 """
 
-try:
-    import anywidget  # noqa: F401
-    import ipywidgets  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "LabPanel needs ipywidgets and anywidget; lab.run(...) measures the same without them"
-    ) from error
-
 from labkit.panel.guess import Bet
 from labkit.panel.panel import LabPanel
 

@@ -25,17 +25,14 @@ def call_of(
     ``method`` is "run", "timeline" or "race"; with ``sweep``, a control, it is that of a sweep.
     """
     given = _differing(settings, lab.defaults)
-    shared = {name: given[name] for name in lab.situation if name in given}
-    base = _differing(baseline, lab.defaults | shared)
+    own = {name: value for name, value in baseline.items() if name in lab.technique}
+    base = _differing(own, lab.defaults)
     arguments: list[str] = []
     if sweep is not None:
         method, arguments = "sweep", [repr(sweep)]
         given.pop(sweep, None)
         if follow:
             base.pop(sweep, None)
-        elif sweep in lab.situation:
-            # Else the baseline would follow.
-            base[sweep] = baseline[sweep]
     if method == "race":
         arguments.append(repr(given))
     else:

@@ -24,7 +24,6 @@ from labkit.memory_timeline import SAME as SAME_MEMORY
 from labkit.memory_timeline import MemoryComparison
 from labkit.racing import RaceResult
 from labkit.results import Comparison
-from labkit.sweep import Sweep
 from labkit.text import format_factor, format_share
 
 TIME, MEMORY, RACE = "Time", "Memory", "Race"
@@ -50,6 +49,9 @@ FAR = 4.0
 AHEAD_BY_FAR = 1.3
 # How far the slider of a factor may go.
 REACHES = (16, 128)
+# Which choice a verdict names.
+AHEAD = {"faster": 0, "slower": 1, "same": 2}
+AGAIN = "this run does not decide it. Run it again."
 # What the sides are called without names of their own.
 UNNAMED = ("the candidate", "the baseline")
 
@@ -73,15 +75,10 @@ class Bet:
     most: int = 16
 
     def __post_init__(self) -> None:
-        if not isinstance(self.question, str) or not self.question.strip():
-            raise ValueError(f"Bet({self.question!r}): ask something, as in Bet('How many times?')")
         if self.kind not in RULES:
             raise ValueError(f"Bet kind={self.kind!r}: use {', '.join(map(repr, RULES))}")
-        sides = self.sides
-        if not isinstance(sides, tuple) or len(sides) != 2 or not all(map(_is_name, sides)):
-            raise ValueError(f"Bet sides={sides!r}: name candidate and baseline: ('Adam', 'SGD')")
-        if sides[0] == sides[1]:
-            raise ValueError(f"Bet sides={sides!r}: the two names have to differ")
+        if len(set(self.sides)) != 2:
+            raise ValueError(f"Bet sides={self.sides!r}: give two names, as in ('Adam', 'SGD')")
         if self.most not in REACHES:
             raise ValueError(f"Bet most={self.most!r}: use {' or '.join(map(str, REACHES))}")
 
@@ -103,10 +100,6 @@ class Bet:
         return f"{scenario} · {self.question}"
 
 
-def _is_name(side: object) -> bool:
-    return isinstance(side, str) and bool(side.strip())
-
-
 DEFAULTS = {
     TIME: Bet("How many times as fast will the candidate be?"),
     MEMORY: Bet("How much of the baseline's memory will the candidate need?", BYTES),
@@ -116,8 +109,6 @@ DEFAULTS = {
 
 def checked(bets: Mapping[str, Bet] | None, scenarios: Collection[str]) -> dict[str, Bet]:
     """The bets of a lab's scenarios. TypeError or ValueError for what is no bet of theirs."""
-    if not isinstance(bets, Mapping | None):
-        raise TypeError(f"bets={bets!r}: give a dict, scenario -> Bet('How many times?')")
     for name, bet in (bets or {}).items():
         if name not in scenarios:
             known = ", ".join(map(repr, scenarios)) or "none"
@@ -159,53 +150,28 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
     Times that other programs ``disturbed`` decide who is ahead, where that is clear and not by
     little, and that both are the same. A factor they prove right, and wrong where it is far off.
     """
-    if isinstance(result, Sweep):
+    seen = _seen(result)
+    if seen is None:
         return None
     on = "on " if isinstance(answer, str) else ""
-    words = f"You bet {on}{answer_in_words(bet.kind, answer)}"
-    if isinstance(result, RaceResult) and result.stopped:
+    words = f"You bet {on}{shown(bet.kind, answer)}"
+    measured = f"{words}, measured {format_factor(seen.factor)}×"
+    if seen.stopped:
         return Judgement(None, f"{words}. Stopped: it decides no bet.")
-    by_clock = not isinstance(result, MemoryComparison) and bet.kind != ARRIVES
-    if disturbed and by_clock and not _is_sure(answer, result):
-        found = f"measured {format_factor(_measured(result)[0])}× beside other programs"
-        return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
+    if disturbed and seen.by_clock and bet.kind != ARRIVES and not seen.is_sure_of(answer):
+        return Judgement(None, f"{measured} beside other programs: {AGAIN}")
     if isinstance(answer, str):
-        return _judge_choice(bet, answer, result)
-    factor, interval, why_none = _measured(result)
-    if why_none:
-        return Judgement(None, f"{words}: no figure decides that, since {why_none}.")
-    if not 0 < factor < math.inf:
+        return _judge_choice(bet, answer, seen)
+    if seen.why_no_factor:
+        return Judgement(None, f"{words}: no figure decides that, since {seen.why_no_factor}.")
+    if not seen.has_factor:
         return None
-    if _is_unclear(result) and not _is_near(result):
-        found = f"measured {format_factor(factor)}×, which is unclear"
-        return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
+    if seen.tone == "unclear" and not seen.is_near:
+        return Judgement(None, f"{measured}, which is unclear: {AGAIN}")
     # Who bets on no difference has to mean it.
-    close = _is_same(result) or _is_near(result) or 1 / SAME <= answer <= SAME
+    close = seen.tone == "same" or seen.is_near or 1 / SAME <= answer <= SAME
     near = SAME if close else NEAR
-    return judge_factor(bet.kind, answer, factor, interval, near)
-
-
-def stands(result: object) -> bool:
-    """Whether what a result says of who is ahead holds although other programs disturbed it."""
-    if isinstance(result, Sweep | MemoryComparison):
-        return True
-    factor = _measured(result)[0]
-    if _is_same(result) or _is_near(result) or not 0 < factor < math.inf:
-        return True
-    return max(factor, 1 / factor) >= AHEAD_BY_FAR
-
-
-def _is_sure(answer: Answer, result: object) -> bool:
-    """Whether a result that other programs disturbed decides an answer all the same."""
-    factor = _measured(result)[0]
-    if _is_same(result) or _is_near(result) or not 0 < factor < math.inf:
-        return True
-    times = max(factor, 1 / factor)
-    if isinstance(answer, str):
-        return stands(result) and not _is_unclear(result)
-    off = max(answer / factor, factor / answer)
-    far = max(times, off) >= FAR
-    return far or (off <= NEAR and not _is_unclear(result))
+    return judge_factor(bet.kind, answer, seen.factor, seen.interval, near)
 
 
 def judge_factor(
@@ -227,122 +193,129 @@ def judge_factor(
     return Judgement(False, f"{begin}: {times} times too {direction}.", bet, measured)
 
 
-def answer_in_words(kind: str, answer: Answer) -> str:
-    """``2.0×``, ``50 %``, ``neither``."""
-    return answer if isinstance(answer, str) else shown(kind, answer)
-
-
-def _is_unclear(result: object) -> bool:
-    """Whether a run could not tell its sides apart, so that its factor decides no bet either."""
-    if isinstance(result, RaceResult):
-        return result.verdict(result.arms[1]) == "unclear"
-    if not isinstance(result, Comparison) or _is_one_program(result):
-        return False
-    return result.tone == "unclear"
-
-
-def _is_same(result: object) -> bool:
-    """Whether nothing differs between the sides: a time that is the same, an equal memory."""
-    if isinstance(result, MemoryComparison):
-        return abs(math.log(result.ratio)) <= SAME_MEMORY
-    if isinstance(result, Comparison):
-        return result.tone == "same" or _is_one_program(result)
-    return isinstance(result, RaceResult) and result.verdict(result.arms[1]) == "same"
-
-
-def shown(kind: str, answer: float) -> str:
-    """``2.0×``; of memory ``50 %``."""
-    return format_share(answer) if kind == BYTES else f"{short(answer)}×"
-
-
-def _judge_choice(bet: Bet, answer: str, result: object) -> Judgement | None:
-    place = _arrived(result) if bet.kind == ARRIVES else _ahead(result)
-    if place is None:
-        return None
+def _judge_choice(bet: Bet, answer: str, seen: _Seen) -> Judgement:
+    place = seen.arrivals if bet.kind == ARRIVES else AHEAD.get(seen.ahead, -1)
     begin = f"You bet on {answer}"
-    if bet.kind == ORDER and _is_near(result) and (place < 0 or answer == bet.choices[2]):
+    if bet.kind == ORDER and seen.is_near and (place < 0 or answer == bet.choices[2]):
         right = answer == bet.choices[2]
         words = f"{begin}: {'right' if right else 'it was neither'}, they differ by under 5 %."
         return Judgement(right, words, answer, bet.choices[2])
     if place < 0:
-        return Judgement(None, f"{begin}: this run does not decide it. Run it again.")
+        return Judgement(None, f"{begin}: {AGAIN}")
     outcome = bet.choices[place]
     right = outcome == answer
     words = f"{begin}: {'right' if right else f'it was {outcome}'}."
-    if _is_one_program(result):
-        words += " Both sides are one program, and no difference is clear."
-    elif bet.kind == ORDER and _in_step(result):
-        words += " Both need about as many steps, and no difference in time is clear."
+    if bet.kind == ORDER:
+        words += seen.why_neither
     return Judgement(right, words, answer, outcome)
 
 
-def _measured(result: object) -> tuple[float, tuple[float, float], str]:
-    """The factor of a result and its interval, or why it has none."""
+def stands(result: object) -> bool:
+    """Whether what a result says of who is ahead holds although other programs disturbed it."""
+    seen = _seen(result)
+    return seen is None or not seen.by_clock or seen.is_ahead_by_far
+
+
+def shown(kind: str, answer: Answer) -> str:
+    """``2.0×``; of memory ``50 %``; ``neither``."""
+    if isinstance(answer, str):
+        return answer
+    return format_share(answer) if kind == BYTES else f"{short(answer)}×"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a result says of its two sides, as far as bets ask for it.
+
+    ``tone`` is the verdict, also of one side that is surely ahead by an unclear size; ``ahead``
+    differs from it where nothing tells the sides apart, for the reason ``why_neither``.
+    ``arrivals`` is the choice that came true in a race; ``is_near`` says that the whole interval
+    lies within 5 %.
+    """
+
+    tone: str
+    factor: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
+    why_no_factor: str = ""
+    ahead: str = ""
+    why_neither: str = ""
+    arrivals: int = -1
+    is_near: bool = False
+    by_clock: bool = True
+    stopped: bool = False
+
+    @property
+    def has_factor(self) -> bool:
+        return 0 < self.factor < math.inf
+
+    @property
+    def is_level(self) -> bool:
+        """Whether there is no difference that other programs could have made."""
+        return self.tone == "same" or self.is_near or not self.has_factor
+
+    @property
+    def is_ahead_by_far(self) -> bool:
+        """Whether other programs do not make such a difference, or there is none."""
+        return self.is_level or max(self.factor, 1 / self.factor) >= AHEAD_BY_FAR
+
+    def is_sure_of(self, answer: Answer) -> bool:
+        """Whether it decides an answer although other programs disturbed it."""
+        if self.is_level:
+            return True
+        clear = self.tone != "unclear"
+        if isinstance(answer, str):
+            return clear and self.is_ahead_by_far
+        off = max(answer / self.factor, self.factor / answer)
+        far = max(self.factor, 1 / self.factor, off) >= FAR
+        return far or (off <= NEAR and clear)
+
+
+def _seen(result: object) -> _Seen | None:
+    """None of a sweep, which has many results."""
     if isinstance(result, MemoryComparison):
-        return result.ratio, (result.ratio, result.ratio), result.why_no_factor
-    if isinstance(result, RaceResult) and len(result.arms) > 1:
-        candidate = result.arms[1]
-        factor, low, high = result.speedup(candidate)
-        return factor, (low, high), why_no_factor(result)
-    if isinstance(result, Comparison):
-        return result.speedup, result.interval, ""
-    return math.nan, (math.nan, math.nan), ""
-
-
-def why_no_factor(result: RaceResult) -> str:
-    """Why a race has no factor that a bet could be held against; "" where it has one."""
-    by = result.told_by(result.arms[1])
-    if by == "nothing":
-        return "neither side reached the target"
-    if by == "counts":
-        return f"the candidate reached the target {result.counts(result.arms[1], 'the baseline')}"
-    return ""
-
-
-def _arrived(result: object) -> int | None:
-    """Which of the choices came true in a race; None where not all of its sides have run."""
-    if not isinstance(result, RaceResult) or len(result.arms) < 2:
-        return None
-    baseline, candidate = map(result.arrives, result.arms[:2])
-    return [(True, True), (True, False), (False, True), (False, False)].index((candidate, baseline))
-
-
-def _ahead(result: object) -> int | None:
-    """Which of the choices is ahead; -1 where that is unclear, None where nothing has run."""
+        ratio = result.ratio
+        same = not math.isnan(ratio) and abs(math.log(ratio)) <= SAME_MEMORY
+        tone = "same" if same else "differs"
+        return _Seen(tone, ratio, (ratio, ratio), result.why_no_factor, by_clock=False)
     if isinstance(result, RaceResult):
-        if len(result.arms) < 2:
-            return None
-        return AHEAD.get("same" if _in_step(result) else result.verdict(result.arms[1]), -1)
-    assert isinstance(result, Comparison)
-    return AHEAD.get("same" if _is_one_program(result) else result.tone, -1)
+        return _seen_in_race(result)
+    return _seen_in_times(result) if isinstance(result, Comparison) else None
 
 
-def _is_near(result: object) -> bool:
-    """Whether the whole interval of a comparison lies within 5 %."""
-    if not isinstance(result, Comparison) or result.too_short or result.tone == "same":
-        return False
-    return all(1 / SAME <= bound <= SAME for bound in result.interval)
+def _seen_in_times(result: Comparison) -> _Seen:
+    tone, why = result.tone, ""
+    near = not result.too_short and tone != "same"
+    near = near and all(1 / SAME <= bound <= SAME for bound in result.interval)
+    if tone == "unclear" and not (result.changed or result.too_short or result.error):
+        tone, why = "same", " Both sides are one program, and no difference is clear."
+    return _Seen(tone, result.speedup, result.interval, ahead=tone, why_neither=why, is_near=near)
 
 
-def _is_one_program(result: object) -> bool:
-    """Whether a program was compared with itself, and no difference is clear: neither is ahead."""
-    if not isinstance(result, Comparison) or result.tone != "unclear":
-        return False
-    return not (result.changed or result.too_short or result.error)
-
-
-def _in_step(result: object) -> bool:
-    """Whether both sides of a race need about as many steps, and their times are unclear."""
-    if not isinstance(result, RaceResult) or result.verdict(result.arms[1]) != "unclear":
-        return False
-    if result.told_by(result.arms[1]) != "times":
-        return False
-    steps = [result.median(arm, by="steps") for arm in result.arms[:2]]
-    return max(steps) <= SAME * min(steps)
-
-
-# Which choice a verdict names.
-AHEAD = {"faster": 0, "slower": 1, "same": 2}
+def _seen_in_race(result: RaceResult) -> _Seen:
+    if len(result.arms) < 2:
+        return _Seen("unclear", stopped=True)
+    baseline, candidate = result.arms[:2]
+    tone = ahead = result.verdict(candidate)
+    by, why = result.told_by(candidate), ""
+    steps = [result.median(arm, by="steps") for arm in (baseline, candidate)]
+    if tone == "unclear" and by == "times" and max(steps) <= SAME * min(steps):
+        ahead, why = "same", " Both need about as many steps, and no difference in time is clear."
+    reasons = {
+        "nothing": "neither side reached the target",
+        "counts": f"the candidate reached the target {result.counts(candidate, 'the baseline')}",
+    }
+    factor, low, high = result.speedup(candidate)
+    arrive = result.arrives(candidate), result.arrives(baseline)
+    return _Seen(
+        tone,
+        factor,
+        (low, high),
+        why_no_factor=reasons.get(by, ""),
+        ahead=ahead,
+        why_neither=why,
+        arrivals=[(True, True), (True, False), (False, True), (False, False)].index(arrive),
+        stopped=result.stopped,
+    )
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,11 @@ is sent to them arrives nowhere.
 from __future__ import annotations
 
 import uuid
-from typing import Protocol
+from typing import Any
 from weakref import WeakSet
 
 from IPython import get_ipython
 from IPython.display import display, update_display
-
-
-class Closable(Protocol):
-    def close(self) -> None: ...
 
 
 class Outputs:
@@ -57,9 +53,9 @@ class ShownIn:
 
     def __init__(self) -> None:
         # For each cell its latest run, and what that has shown.
-        self._shown: dict[str, tuple[str, WeakSet[Closable]]] = {}
+        self._shown: dict[str, tuple[str, WeakSet[Any]]] = {}
 
-    def show(self, panel: Closable, cell: str, run: str) -> None:
+    def show(self, panel: Any, cell: str, run: str) -> None:
         """This run of this cell shows the panel: close what only earlier runs of it showed."""
         latest, former = self._shown.get(cell, (run, WeakSet()))
         if latest == run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -19,9 +18,7 @@ from labkit.panel.guess import MEMORY, RACE, TIME, Bet
 from labkit.panel.outputs import SHOWN_IN, current_cell
 from labkit.panel.run import (
     CELLS,
-    Found,
     Job,
-    News,
     OtherMeasures,
     Result,
     Run,
@@ -34,10 +31,11 @@ from labkit.panel.view import Live, Picture, Recorded, View
 from labkit.panel.widgets import (
     BetRow,
     Buttons,
-    Page,
     make_controls,
+    mark_where,
     marked,
     mode_buttons,
+    page,
     parts,
     scenario_buttons,
     tree,
@@ -83,8 +81,6 @@ class LabPanel:
                 f"LabPanel({lab!r}): it takes a Lab, "
                 "as in LabPanel(Lab(make_workload, amp=[False, True]))"
             )
-        if picture is not None and not callable(picture):
-            raise TypeError(f"picture={picture!r}: give a function from a result to SVG or HTML")
         mode = opening_mode(lab, opens)
         if seconds is None:
             seconds = 0.25 if test_size() else 10
@@ -111,19 +107,18 @@ class LabPanel:
         # What the candidate had before it was set to the baseline's settings.
         self._differed: Settings = {}
         self.summary = marked(W.Label(), "summary")
-        page = Page(
-            self.modes,
-            self._scenario_row,
+        self.widget = page(
+            lab,
             self.controls,
+            [self.modes, self._scenario_row],
+            self.summary,
             self.bet,
             self.buttons,
-            self.summary,
             self.view.live,
-            self.view.machine_row(),
+            self.view.machines,
         )
-        self.widget = page.arrange(lab)
         self.view.show_mode(mode)
-        self._settings_changed(None)
+        self._settings_changed()
         self._connect()
         for name, button in self.scenarios.items():
             if not button.disabled:
@@ -155,12 +150,12 @@ class LabPanel:
 
     def _shows(self, scenario: Settings) -> bool:
         """Whether both sides have its situation, and the candidate what it names besides."""
-        baseline, candidate = self.settings("baseline"), self.settings()
-        situation = self._situation_of(scenario)
+        baseline, candidate = self._sides()
         own, rest = sides_of(scenario)
-        wanted = {name: value for name, value in rest.items() if name in candidate} | situation
+        wanted = {name: value for name, value in rest.items() if name in candidate}
+        wanted |= self._situation_of(scenario)
         return all(candidate[name] == value for name, value in wanted.items()) and all(
-            baseline.get(name, value) == value for name, value in {**situation, **own}.items()
+            baseline.get(name, value) == value for name, value in own.items()
         )
 
     def settings(self, side: str = "candidate") -> Settings:
@@ -173,6 +168,9 @@ class LabPanel:
             if control.settable:
                 chosen[name] = control.of(side).value
         return chosen
+
+    def _sides(self) -> tuple[Settings, Settings]:
+        return self.settings("baseline"), self.settings()
 
     def run(self, wait: bool = False) -> Result:
         """Start a run with the settings shown, in the mode shown; with ``wait`` the result.
@@ -197,8 +195,7 @@ class LabPanel:
                 "No control of this lab has two values to sweep over on this machine."
             )
         self.modes.value = TIME
-        run = self._run_of_now(control)
-        self.runs.press(run)
+        self.runs.press(self._run_of_now(control))
         return self.wait() if wait else None
 
     def choose(self, scenario: str) -> None:
@@ -208,50 +205,48 @@ class LabPanel:
         does not name go back to their first values; those of the technique stay, unless it names
         one.
         """
-        _, settings = sides_of(self.lab.scenarios[scenario])
+        before, after = self._wanted(scenario)
         self.modes.value = self._offered.get(scenario, self.modes.value)
         self._chosen, self._choosing = scenario, True
         try:
-            for name in self.lab.technique:
-                if name in self._differed:
-                    self.controls[name].put(candidate=self._differed[name])
+            for name, value in (self._differed | after).items():
+                self.controls[name].candidate.value = value
+            for name, value in before.items():
+                self.controls[name].baseline.value = value
             self._differed = {}
-            for name, value in self._situation_of(settings).items():
-                self.controls[name].put(baseline=value, candidate=value)
-            for name, (before, after) in self._technique_of(scenario).items():
-                self.controls[name].put(baseline=before, candidate=after)
         finally:
             self._choosing = False
-        latest = self.latest
-        if latest is None or latest.sides != (self.settings("baseline"), self.settings()):
+        if self.latest is None or self.latest.sides != self._sides():
             self._end_run()
         self._recall()
-        self._settings_changed(None)
+        self._settings_changed()
 
-    def _technique_of(self, scenario: str) -> dict[str, tuple[Any, Any]]:
-        """What a scenario sets of the technique, for both sides; {} where it names nothing of it.
+    def _wanted(self, scenario: str) -> tuple[Settings, Settings]:
+        """What a scenario sets on both sides; first values stand for what it does not name.
 
-        Of a control that it does not name the lab's first value.
+        Of the technique all or, where it names nothing of it, nothing.
         """
-        own, settings = sides_of(self.lab.scenarios[scenario])
-        if not any(name in own or name in settings for name in self.lab.technique):
-            return {}
-        found = {}
-        for name in self.lab.technique:
-            first = self.lab.defaults[name]
-            found[name] = own.get(name, first), settings.get(name, first)
-        return found
+        own, named = sides_of(self.lab.scenarios[scenario])
+        first = self.lab.defaults
+        situation = self._situation_of(named)
+        technique = self.lab.technique
+        if not {*own, *named} & set(technique):
+            technique = ()
+        baseline = {name: own.get(name, first[name]) for name in technique}
+        candidate = {name: named.get(name, first[name]) for name in technique}
+        return situation | baseline, situation | candidate
 
     def _names(self) -> tuple[str, str] | None:
         """What the bet calls the sides, where these are as its scenario has them."""
-        technique = self._technique_of(self.scenario) if self.scenario else {}
-        if not technique:
+        if self.scenario is None:
             return None
-        for name, sides in technique.items():
+        before, after = self._wanted(self.scenario)
+        named = set(after) & set(self.lab.technique)
+        for name in named:
             control = self.controls[name]
-            if (control.baseline.value, control.candidate.value) != sides:
+            if (control.baseline.value, control.candidate.value) != (before[name], after[name]):
                 return None
-        return self.bet.names(self.scenario)
+        return self.bet.names(self.scenario) if named else None
 
     def offer(self, scenario: str, bet: Bet | None = None, /, **settings: Any) -> LabPanel:
         """Add a scenario with its bet, or replace it, and choose it; as a cell's end: show it.
@@ -283,7 +278,7 @@ class LabPanel:
         before, self._offering = self._offering, current_cell()
         another = before is not None and before == self._offering
         if another or (CELLS.queued and self.latest is None and not self.bet.placed):
-            self._settings_changed(None)
+            self._settings_changed()
         else:
             self.choose(scenario)
         return self
@@ -330,16 +325,10 @@ class LabPanel:
         return self.result
 
     def close(self) -> None:
-        """Stop, and take the widgets off the page. Shown again, the panel is as it was."""
+        """Stop, and take the widgets off the page."""
         self.runs.stop()
         for widget in parts(self.widget):
             widget.close()
-
-    def _open(self) -> None:
-        for widget in parts(self.widget):
-            # With it ipywidgets keeps a closed widget from being shown.
-            vars(widget).pop("_repr_mimebundle_", None)
-            widget.open()
 
     def __repr__(self) -> str:
         return (
@@ -351,56 +340,37 @@ class LabPanel:
         self.view.live.context = contextvars.copy_context()
         if cell := current_cell():
             SHOWN_IN.show(self, *cell)
-        self._open()
         self.view.outputs.show(self.widget._repr_mimebundle_() | {"text/plain": repr(self)})
 
     # ------------------------------------------------------------------------------------- a run
 
     def _run_of_now(self, swept: str | None = None) -> Run:
         """A run of what the page shows; of each value of ``swept`` in turn, where it is given."""
-        mode = self.modes.value
-        sides = self.settings("baseline"), self.settings()
-        seconds = self.buttons.budget.value
-        job = self._sweeping(swept, seconds) if swept else self._job(mode, *sides, seconds)
+        mode, seconds, sides = self.modes.value, self.buttons.budget.value, self._sides()
+        job = self._sweeping(swept, seconds) if swept else self._job(mode, seconds)
         names = None if swept else self._names()
         return Run(job, mode, seconds, sides, self.scenario, swept, names)
 
-    def _job(self, mode: str, baseline: Settings, settings: Settings, seconds: float) -> Job:
+    def _job(self, mode: str, seconds: float) -> Job:
         """What a run does: a mode is a method of the lab."""
-        lab = self.lab
-
-        def measure(tell: Callable[[News], None], stop: threading.Event) -> Found:
-            if mode == MEMORY:
-                return lab.timeline(baseline=baseline, on_stage=tell, stop=stop, **settings)
-            if mode == RACE:
-                return lab.race(
-                    settings,
-                    baseline=baseline,
-                    on_update=tell,
-                    on_point=tell,
-                    on_stage=tell,
-                    stop=stop,
-                )
-            return lab.run(
-                baseline=baseline,
-                seconds=seconds,
-                on_update=tell,
-                on_rough=tell,
-                on_stage=tell,
-                stop=stop,
-                **settings,
-            )
-
-        return measure
+        baseline, settings = self._sides()
+        if mode == MEMORY:
+            timeline = partial(self.lab.timeline, baseline=baseline, **settings)
+            return lambda tell, stop: timeline(on_stage=tell, stop=stop)
+        if mode == RACE:
+            race = partial(self.lab.race, settings, baseline=baseline)
+            return lambda tell, stop: race(on_update=tell, on_point=tell, on_stage=tell, stop=stop)
+        run = partial(self.lab.run, baseline=baseline, seconds=seconds, **settings)
+        return lambda tell, stop: run(on_update=tell, on_rough=tell, on_stage=tell, stop=stop)
 
     def _sweeping(self, control: str, seconds: float) -> Job:
-        others = self.settings()
+        baseline, others = self._sides()
         del others[control]
         sweep = partial(
             self.lab.sweep,
             control,
             follow=self._follows(),
-            baseline=self.settings("baseline"),
+            baseline=baseline,
             seconds=seconds,
             **others,
         )
@@ -413,8 +383,8 @@ class LabPanel:
         """
         if self._choosing:
             return
-        self._settings_changed(None)
-        if not self.buttons.follow_changes.value or self.modes.value not in self.runs.last:
+        self._settings_changed()
+        if not self.buttons.follow_changes.value or self.view.shown(self.modes.value) is None:
             return
         if self.scenario is not None and not self.bet.locked:
             self.runs.stop()
@@ -440,17 +410,22 @@ class LabPanel:
             for widget in (control.baseline, control.candidate):
                 widget.observe(self._changed, "value")
         self.modes.observe(self._mode_changed, "value")
+        self.buttons.more.observe(self._show_more, "value")
         self.view.live.on_msg(self._page_shown)
         for widget in tree(self.widget):
             if widget.has_trait("value"):
                 widget.observe(self._show_code, "value")
+
+    def _show_more(self, change: dict[str, Any]) -> None:
+        self.buttons.more.description = "Less" if change["new"] else "More"
+        mark_where(self.widget, "opened", change["new"])
 
     def _mode_changed(self, _: object) -> None:
         """Another mode has its own bet and its own last result; a run of the former ends."""
         self._end_run()
         self.view.show_mode(self.modes.value)
         self._recall()
-        self._settings_changed(None)
+        self._settings_changed()
 
     def _end_run(self) -> None:
         """End what goes on, since what it measures is not what is shown any more."""
@@ -459,47 +434,31 @@ class LabPanel:
 
     def _recall(self) -> None:
         """Show what the scenario found in this mode when it ran last with these settings."""
-        sides = self.settings("baseline"), self.settings()
-        self.view.recall(self.modes.value, self.scenario, sides)
+        self.view.recall(self.modes.value, self.scenario, self._sides())
 
-    def _settings_changed(self, _: object) -> None:
+    def _settings_changed(self) -> None:
         """Light the scenario that is shown, ask its question, and sum up what is compared."""
         shown = self.scenario
         for name, button in self.scenarios.items():
-            if name == shown:
-                button.add_class("labkit-active")
-            else:
-                button.remove_class("labkit-active")
+            mark_where(button, "active", name == shown)
         self.bet.ask(self.modes.value, shown)
         self.summary.value = self._in_words()
         self._mark_stale()
 
     def _in_words(self) -> str:
         """What both sides have, as far as the page does not show it."""
-        baseline, candidate = self.settings("baseline"), self.settings()
-        own, shared, split = {}, {}, []
-        for name, value in baseline.items():
-            if name in self.lab.technique:
-                own[name] = value
-            elif value == candidate[name]:
-                shared[name] = value
-            else:
-                split.append(f"{name}: {value} against {candidate[name]}")
+        chosen = self.settings("baseline")
+        own = {name: value for name, value in chosen.items() if name in self.lab.technique}
+        shared = {name: value for name, value in chosen.items() if name in self.lab.situation}
         found = [f"Baseline: {format_settings(own)}"] if own else []
-        found += split
         if shared:
             found.append(f"both sides: {format_settings(shared)}")
         return " · ".join(found)
 
     def _mark_stale(self) -> None:
         """Pale a result that is of other settings than those that are chosen."""
-        mode, live = self.modes.value, self.view.live
-        run = self.view.shown(mode)
-        stale = (
-            run is not None
-            and run.swept is None
-            and run.sides != (self.settings("baseline"), self.settings())
-        )
+        live, run = self.view.live, self.view.shown(self.modes.value)
+        stale = run is not None and run.swept is None and run.sides != self._sides()
         by_itself = self.buttons.follow_changes.value and self.bet.locked
         if stale and not live.stale and not by_itself and self.runs.state is State.IDLE:
             self.view.say("The settings have changed: Run measures them.")
@@ -529,10 +488,17 @@ class LabPanel:
 
     def _same_settings(self) -> None:
         """The candidate as the baseline, until a scenario is chosen."""
+        before = self.settings()
         if not self._differed:
-            self._differed = self.settings()
-        for control in self.controls.values():
-            control.candidate.value = control.baseline.value
+            self._differed = before
+        self._choosing = True
+        try:
+            for control in self.controls.values():
+                control.candidate.value = control.baseline.value
+        finally:
+            self._choosing = False
+        if self.settings() != before:
+            self._changed(None)
 
     def _page_shown(self, _: Live, content: dict[str, str], __: object) -> None:
         """A view came up. One of a page that was reloaded asks for the state of all widgets."""
@@ -543,16 +509,14 @@ class LabPanel:
 
     def _follows(self) -> bool:
         """Whether the swept control is swept on both sides."""
-        control = self.controls.get(self.buttons.swept.value)
-        return self.buttons.follow.value or (control is not None and control.linked)
+        return self.buttons.follow.value or self.buttons.swept.value in self.lab.situation
 
     def _code(self, sweep: str | None = None) -> str:
         """The call without widgets; that of a sweep of a control, where it is given."""
         return call_of(
             self.lab,
             METHODS[self.modes.value],
-            self.settings("baseline"),
-            self.settings(),
+            *self._sides(),
             seconds=self.buttons.budget.value,
             sweep=sweep,
             follow=sweep is not None and self._follows(),

@@ -24,7 +24,8 @@ import math
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -47,8 +48,6 @@ News = Comparison | Progress | RaceResult | RaceRun | Stage
 Job = Callable[[Callable[[News], None], threading.Event], Found]
 Settings = dict[str, Any]
 
-# Seconds without a change before a run begins: a slider passes over several values.
-STILL = 0.12
 # Seconds that a cell waits for the end of a block before it says so.
 SILENT = 0.3
 # Seconds between two looks at how long a stage has taken.
@@ -68,14 +67,9 @@ OTHER_MEASURES = "Another panel is measuring; two at once disturb each other. Wa
 
 
 class State(enum.Enum):
-    """What a panel does now.
-
-    WAITING: a control was moved, and the next run begins once nothing moves any more. STOPPING: the
-    run ends at its next block.
-    """
+    """What a panel does now; STOPPING: the run ends at its next block."""
 
     IDLE = enum.auto()
-    WAITING = enum.auto()
     RUNNING = enum.auto()
     STOPPING = enum.auto()
 
@@ -97,7 +91,8 @@ class Run:
 
     ``budget`` is in seconds for each value, ``sides`` the settings of baseline and candidate,
     ``names`` what its scenario's bet calls them, ``swept`` the swept control, ``ended`` the
-    sentence of what ended it early, ``stage`` what it prepares at the moment and since when.
+    sentence of what ended it early, ``stage`` what it prepares at the moment and since when,
+    ``shown`` what the page shows of it.
     """
 
     job: Job
@@ -113,6 +108,7 @@ class Run:
     error: BaseException | None = None
     ended: str = ""
     stage: tuple[Stage, float] | None = None
+    shown: dict[str, Any] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -155,66 +151,59 @@ class _Thread(threading.Thread):
         self.runs.watcher.context().run(self.runs._work, self.measured)
 
 
-class _Clock(threading.Thread):
-    """Calls ``tick`` once a second: building a side may keep the measuring thread for minutes."""
+@contextmanager
+def _ticking(tick: Callable[[], None]) -> Iterator[None]:
+    """Call ``tick`` once a second: building a side may keep the measuring thread for minutes."""
+    over = threading.Event()
 
-    def __init__(self, tick: Callable[[], None]) -> None:
-        super().__init__(name="labkit-panel-clock", daemon=True)
-        self._tick = tick
-        self._over = threading.Event()
+    def run() -> None:
+        while not over.wait(SECOND):
+            tick()
 
-    def run(self) -> None:
-        while not self._over.wait(SECOND):
-            self._tick()
-
-    def __enter__(self) -> None:
-        self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self.join()
+    clock = threading.Thread(target=run, name="labkit-panel-clock", daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        over.set()
+        clock.join()
 
 
 class Runs:
     """The runs of one panel, of which at most one goes on.
 
     The events are `press`, `change` and `stop`. ``prepare`` makes the run that follows a change;
-    ``latest`` is the newest one, ``last`` that of each mode.
+    ``latest`` is the newest one.
     """
 
     def __init__(self, watcher: Watcher, prepare: Callable[[], Run]) -> None:
         self.watcher = watcher
         self.state = State.IDLE
         self.latest: Run | None = None
-        self.last: dict[str, Run] = {}
         self._prepare = prepare
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
-        self._timer: threading.Timer | None = None
         self._thread: _Thread | None = None
         # Whether a change has ended the run: then it leaves no result, and the next one follows.
         self._next = False
-        self._touched = -math.inf
 
     # ------------------------------------------------------------------------------ the events
 
     def press(self, run: Run) -> None:
         """Begin a run. RuntimeError while anything measures in this process."""
         with self._lock:
-            if self.state in (State.RUNNING, State.STOPPING):
+            if self.state is not State.IDLE:
                 raise RuntimeError(MEASURING)
-            self._forget_change()
             self._begin(run)
 
     def change(self) -> None:
-        """A control was moved: end the run that goes on, and begin the next when all is still.
+        """A control was moved: end the run that goes on, and begin the next.
 
         A sweep goes on, and so does a run that was told to end otherwise.
         """
         with self._lock:
-            self._touched = time.monotonic()
-            if self.state in (State.IDLE, State.WAITING):
-                self._wait_until_still()
+            if self.state is State.IDLE:
+                self._begin_next()
             elif self.state is State.RUNNING and self.latest and self.latest.swept is None:
                 self.state, self._next = State.STOPPING, True
                 self.latest.stop.set()
@@ -223,15 +212,14 @@ class Runs:
         """End the run at its next block, and keep what it has; ``why`` is said of it later."""
         with self._lock:
             self._next = False
-            self._forget_change()
-            if self.state in (State.RUNNING, State.STOPPING) and self.latest:
+            if self.state is not State.IDLE and self.latest:
                 self.state = State.STOPPING
                 self.latest.ended = self.latest.ended or why
                 self.latest.stop.set()
                 self.watcher.say(STOPPING)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until nothing runs or waits to run; whether that is so after ``seconds``."""
+        """Wait until nothing runs; whether that is so after ``seconds``."""
         with self._idle:
             done = self._idle.wait_for(lambda: self.state is State.IDLE, seconds)
             thread = self._thread
@@ -241,10 +229,7 @@ class Runs:
 
     def make_way(self) -> None:
         """End all, since a cell begins: afterwards no thread measures."""
-        with self._lock:
-            if self.state is State.WAITING:
-                self.watcher.say(CELL_BEGAN)
-            self.stop(CELL_BEGAN)
+        self.stop(CELL_BEGAN)
         if self.wait(SILENT):
             return
         print(CELL_WAITS, flush=True)
@@ -254,7 +239,9 @@ class Runs:
 
     def _begin(self, run: Run) -> None:
         """Start the thread; the lock is held."""
-        refuse_beside_a_cell()
+        # A click beside a cell, which runs in another thread.
+        if CELLS.running and threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(CELL_RUNS)
         if measuring() is not None:
             raise OtherMeasures(OTHER_MEASURES)
         thread = _Thread(self, run)
@@ -263,7 +250,6 @@ class Runs:
             run.number = 1 + (self.latest.number if self.latest else 0)
             self.watcher.begun(run)
             self.latest, self.state, self._thread = run, State.RUNNING, thread
-            self.last[run.mode] = run
             thread.start()
         except BaseException:
             # An interrupt may strike when the thread has begun: it ends like any other.
@@ -272,37 +258,20 @@ class Runs:
                 self._enter_idle()
             raise
 
+    def _begin_next(self) -> None:
+        """The run that a change calls for; the lock is held."""
+        self._next = False
+        try:
+            if CELLS.running:
+                raise RuntimeError(CELL_RUNS)
+            self._begin(self._prepare())
+        # Refused: the page is the only place where the reader sees it.
+        except RuntimeError as error:
+            self.watcher.say(str(error), "bad")
+
     def _enter_idle(self) -> None:
         self.state = State.IDLE
         self._idle.notify_all()
-
-    def _wait_until_still(self) -> None:
-        self._forget_change()
-        self.state = State.WAITING
-        left = max(0.0, self._touched + STILL - time.monotonic())
-        self._timer = threading.Timer(left, self._still)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _forget_change(self) -> None:
-        if self.state is State.WAITING and self._timer is not None:
-            self._timer.cancel()
-            self._enter_idle()
-
-    def _still(self) -> None:
-        """The timer's work."""
-        self.watcher.context().run(self._begin_next, threading.current_thread())
-
-    def _begin_next(self, timer: threading.Thread) -> None:
-        with self._lock:
-            if self.state is not State.WAITING or self._timer is not timer:
-                return
-            self._enter_idle()
-            try:
-                self._begin(self._prepare())
-            # Refused: the page is the only place where the reader sees it.
-            except RuntimeError as error:
-                self.watcher.say(str(error), "bad")
 
     # ----------------------------------------------------------------------- the thread's work
 
@@ -321,21 +290,16 @@ class Runs:
                 run.error = error
             finally:
                 TURN.give_back_to(0, threading.current_thread())
-                self._after()
-
-    def _after(self) -> None:
-        """The run that a change has called for, or nothing."""
-        if self._next:
-            self._next = False
-            self._wait_until_still()
-        else:
-            self._enter_idle()
+                follows = self._next
+                self._enter_idle()
+                if follows:
+                    self._begin_next()
 
     def _outcome(self, run: Run) -> tuple[str, str]:
         """Measure; the last word, and its tone."""
         context = self.watcher.context()
         try:
-            with _Clock(partial(context.run, self._tick, run)):
+            with _ticking(partial(context.run, self._tick, run)):
                 result = run.job(lambda news: self._show(run, news), run.stop)
             if self._next:
                 return "The settings have changed ...", ""
@@ -410,12 +374,6 @@ class Cells:
 
 # Those of this process.
 CELLS = Cells()
-
-
-def refuse_beside_a_cell() -> None:
-    """RuntimeError where a click would start a run beside a cell, which runs in another thread."""
-    if CELLS.running and threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(CELL_RUNS)
 
 
 def measuring() -> Runs | None:

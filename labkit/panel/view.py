@@ -27,7 +27,6 @@ from labkit.memory_timeline import MemoryComparison
 from labkit.panel import guess
 from labkit.panel.guess import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs
-from labkit.panel.pace import Pace
 from labkit.panel.run import Found, News, Result, Run, Settings, Watcher
 from labkit.panel.widgets import BetRow, marked
 from labkit.racing import RaceResult, RaceRun
@@ -60,14 +59,8 @@ RELOADED = "The page was reloaded: run the cell again to have results in the sav
 HISTORY = ("#", "settings", "mode", "factor", "verdict", "baseline → candidate")
 
 
-class Beside(Protocol):
-    """A result beside recorded ones."""
-
-    def _repr_html_(self) -> str: ...
-
-
 class Recorded(Protocol):
-    """Recorded runs of other machines."""
+    """Recorded runs of other machines; ``beside`` gives a result that shows itself beside them."""
 
     refused: tuple[str, ...]
 
@@ -83,19 +76,18 @@ class Recorded(Protocol):
 
     def swept(self, own: Any, control: str) -> Sequence[tuple[str, Any]]: ...
 
-    def beside(self, own: Any) -> Beside: ...
+    def beside(self, own: Any) -> Any: ...
 
 
 class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """The part that ``static/panel.js`` shows, its pictures laid out by ``static/narrow.js``.
+    """The part that ``static/panel.js`` shows.
 
     ``state`` has the HTML of the latest run, ``status`` a text and its tone, ``notice`` what
     disturbs it, ``history`` a table, ``stale`` whether other settings are chosen by now, ``busy``
     whether Stop is in Run's place.
     """
 
-    # An anywidget's module cannot import its neighbours.
-    _esm = "\n".join((STATIC / name).read_text("utf-8") for name in ("narrow.js", "panel.js"))
+    _esm = STATIC / "panel.js"
     _css = STATIC / "panel.css"
     state = traitlets.Dict().tag(sync=True)
     status = traitlets.Tuple(("", "")).tag(sync=True)
@@ -129,37 +121,34 @@ class View(Watcher):
         self.history: list[Comparison | RaceResult | MemoryComparison] = []
         self.live = Live()
         self.outputs = Outputs()
-        self.machines = None if recorded is None else machine_menu(recorded)
+        self.machines = machine_menu(recorded) if recorded else []
         self._lab, self._bets, self._recorded, self._picture = lab, bets, recorded, picture
         self._mode = TIME
-        # What each mode shows, and of which run.
-        self._states: dict[str, dict[str, Any]] = {}
+        # The run that each mode shows, and in which a scenario found something last in a mode.
         self._runs: dict[str, Run] = {}
-        # What there is of the run that goes on, or was the last.
-        self._going: dict[str, Any] = {}
-        # What a scenario found when it ran last in a mode.
-        self._kept: dict[tuple[str, str], tuple[Run, dict[str, Any]]] = {}
+        self._kept: dict[tuple[str, str], Run] = {}
         self._number = 0
         self._settled: Comparison | None = None
-        self._race, self._pace = RaceResult((), math.nan, "", True), Pace()
+        self._race = RaceResult((), math.nan, "", True)
+        # The clock at the first news of a race, and how many runs there were of it by then.
+        self._first = math.nan, 0.0
         self._drawn = -math.inf
         self._others, self._asked = Others(), 0.0
         # What others recorded for the question of now; None until it was looked for.
         self._found: Sequence[tuple[str, Any]] | None = None
 
     def context(self) -> contextvars.Context:
-        """That of the cell which shows the panel."""
         return self.live.context.copy()
 
     def say(self, text: str, tone: str = "") -> None:
-        """Set the status line."""
         self.live.status = (text, tone)
 
     def show_mode(self, mode: str) -> None:
         """Show what this mode found last, or its empty place."""
         self._mode = mode
-        self._display(self._states.get(mode, self._empty(mode)) | {"run": self._number})
-        self.say("" if mode in self._states else READY)
+        run = self._runs.get(mode)
+        self._display(run.shown if run else self._empty(mode))
+        self.say("" if run else READY)
 
     def shown(self, mode: str) -> Run | None:
         """The run whose result a mode shows, or that goes on in it."""
@@ -167,17 +156,17 @@ class View(Watcher):
 
     def recall(self, mode: str, scenario: str | None, sides: tuple[Settings, Settings]) -> None:
         """Show again what a scenario found in a mode, where it ran with these settings."""
-        run, state = self._kept.get((mode, scenario or ""), (None, {}))
+        run = self._kept.get((mode, scenario or ""))
         if run is None or run.sides != sides or run is self._runs.get(mode):
             return
-        self._runs[mode], self._states[mode] = run, state
-        self._display(state | {"run": self._number})
+        self._runs[mode] = run
+        self._display(run.shown)
         self.say("")
 
     def forget(self, scenario: str) -> None:
         """Let what a scenario found not be shown again: another one has its name."""
-        for key in [key for key in self._kept if key[1] == scenario]:
-            del self._kept[key]
+        for mode in (TIME, MEMORY, RACE):
+            self._kept.pop((mode, scenario), None)
 
     def _empty(self, mode: str) -> dict[str, Any]:
         """The place of a result that is not there yet: of its height, with what is known."""
@@ -198,14 +187,12 @@ class View(Watcher):
     # ----------------------------------------------------------------------------- while it runs
 
     def begun(self, run: Run) -> None:
-        """The run is about to start."""
         self._number = run.number
         self._runs[run.mode] = run
         self._settled, self._found, self._drawn = None, None, -math.inf
         if run.mode == RACE:
-            self._race, self._pace = self._no_runs(), Pace()
-        empty = {"left": "", "progress": 0.0, "notice": ""}
-        self._put(run, self._empty(run.mode) | empty, running=True)
+            self._race, self._first = self._no_runs(), (math.nan, 0.0)
+        self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
         self._others, self._asked = Others(), time.monotonic()
         self.live.busy, self.live.stale = True, False
         self._bets.watch(run)
@@ -225,11 +212,8 @@ class View(Watcher):
         self._look_around(run)
         if isinstance(news, Progress):
             self._take_times(run, news)
-        elif isinstance(news, RaceResult | RaceRun):
-            if isinstance(news, RaceResult):
-                self._race = news
-            going = news if isinstance(news, RaceRun) else None
-            self._pace.note(self._race, going, time.monotonic())
+        elif isinstance(news, RaceResult):
+            self._race = news
         now = time.monotonic()
         if now - self._drawn < SELDOM:
             return
@@ -238,36 +222,28 @@ class View(Watcher):
         self._put(run, state, running=True)
 
     def over(self, run: Run) -> None:
-        """The run has ended."""
         self.live.busy = False
         self._bets.watch(None)
         # One that found nothing leaves nothing.
-        finished = "sure" in self._going
-        nothing = self._empty(run.mode) | {"notice": ""}
-        self._put(run, {} if finished else nothing, running=False)
+        found = "sure" in run.shown
+        if found and run.scenario and not run.swept:
+            self._kept[run.mode, run.scenario] = run
+        nothing = self._empty(run.mode) | {"left": "", "notice": ""}
+        self._put(run, {} if found else nothing, running=False)
 
     def _put(self, run: Run, state: dict[str, Any], *, running: bool) -> None:
-        """Change what the run's mode shows; another mode or scenario may be seen by now."""
-        before = self._going
-        if "head" in state:
-            before = {"notice": self._going.get("notice", "")}
-        fixed = {"mode": run.mode, "run": run.number, "running": running}
-        changed = before | state | fixed
-        if not running and run.scenario and not run.swept and "sure" in changed:
-            self._kept[run.mode, run.scenario] = run, changed
-        self._going = changed
-        if self._runs.get(run.mode) is not run:
-            return
-        self._states[run.mode] = changed
-        if run.mode == self._mode:
-            self._display(changed)
+        """Change what a run shows; another mode or scenario may be seen by now."""
+        run.shown |= state | {"mode": run.mode, "running": running}
+        if self._runs.get(run.mode) is run and run.mode == self._mode:
+            self._display(run.shown)
 
     def _display(self, state: dict[str, Any]) -> None:
         """Show a state; what disturbed its run stands beside it."""
         notice = f"{state.get('notice', '')} {RELOADED if self.outputs.lost else ''}".strip()
         if notice != self.live.notice:
             self.live.notice = notice
-        self.live.state = {name: value for name, value in state.items() if name != "notice"}
+        shown = {name: value for name, value in state.items() if name != "notice"}
+        self.live.state = shown | {"run": self._number}
 
     def _look_around(self, run: Run) -> None:
         """Say how busy others keep this machine, where that disturbs what is measured."""
@@ -312,23 +288,32 @@ class View(Watcher):
         race, going = named(run, self._race), None
         if isinstance(news, RaceRun):
             going = named_run(run, self._race, news)
-        seeds, steps = self._seeds(), self._lab.race_options["steps"]
+        count = 2 * (self._lab.race_options.get("seeds") or pick(cpu=5, test=2))
         done = float(len(self._race.runs))
         if going is not None:
             if not run.stop.is_set():
                 self.say(f"Training {going.arm}, seed {going.seed}")
             if going.curve:
-                done += going.curve[-1][0] / steps
+                done += going.curve[-1][0] / self._lab.race_options["steps"]
         return {
             "head": head_of(race, running=True),
             "picture": race.picture(self._beside(self._race), going),
-            "progress": min(1.0, done / (2 * seeds)),
-            "left": self._pace.left(steps, seeds),
+            "progress": min(1.0, done / count),
+            "left": self._left(done, count),
         }
 
-    def _seeds(self) -> int:
-        """How often each side of a race trains."""
-        return self._lab.race_options.get("seeds") or pick(cpu=5, test=2)
+    def _left(self, done: float, count: int) -> str:
+        """How long a race still takes, by what its runs have taken so far.
+
+        "at most" while a side has not finished a run: it may take fewer steps than it may.
+        """
+        now, (first, before) = time.monotonic(), self._first
+        if math.isnan(first):
+            self._first = now, done
+        if math.isnan(first) or not done > before:
+            return ""
+        words = "about" if len(self._race.arms) == 2 else "at most"
+        return f"{words} {(now - first) / (done - before) * (count - done):.0f} s left"
 
     # ------------------------------------------------------------------------------ when it ends
 
@@ -339,7 +324,7 @@ class View(Watcher):
         if kept is None:
             return NOTHING_YET
         self.history += kept if isinstance(kept, Sweep) else [kept]
-        disturbed = bool(self._states[run.mode].get("notice"))
+        disturbed = bool(run.shown.get("notice"))
         told = self._bets.reveal(run, kept, disturbed=disturbed)
         doubted = disturbed and not guess.stands(kept)
         drawing, called = self._drawing(run, kept), named(run, kept)
@@ -355,7 +340,8 @@ class View(Watcher):
             "left": "",
         }
         self._put(run, state, running=True)
-        self.live.history = _history(self.history)
+        rows = [history_row(number, each) for number, each in enumerate(self.history, 1)]
+        self.live.history = show.table([HISTORY, *reversed(rows)])
         self._publish(kept, called, own)
         word = "Stopped" if run.stop.is_set() else "Done"
         return f"{word}: {called.sentence}"
@@ -372,8 +358,9 @@ class View(Watcher):
     def _drawing(self, run: Run, result: Found) -> Markup:
         """The picture of a result."""
         if isinstance(result, Comparison):
-            recorded, factor = self._beside(result), self._bets.factor_on(run)
-            return named(run, result).picture(recorded, factor)
+            bet = self._bets.placed_on(run)
+            guessed = bet if isinstance(bet, float) else None
+            return named(run, result).picture(self._beside(result), guessed)
         if isinstance(result, Sweep):
             picked = self._picked()
             recorded = picked.swept(result, result.control) if picked else ()
@@ -384,8 +371,8 @@ class View(Watcher):
 
     def _picked(self) -> Recorded | None:
         """The recorded runs of the machines that the menu shows; None for no machine."""
-        if self._recorded and self.machines is not None and self.machines.value:
-            return self._recorded.on(*self.machines.value)
+        if self._recorded and (names := self.machines[0].value):
+            return self._recorded.on(*names)
         return None
 
     def _beside(self, own: Comparison | RaceResult) -> Sequence[tuple[str, Any]]:
@@ -399,26 +386,20 @@ class View(Watcher):
             self._found = picked.matching(named) if picked else ()
         return self._found
 
-    def machine_row(self) -> list[W.Widget]:
-        """The menu of recorded machines, and why there is less in it than one might expect."""
-        if self._recorded is None or self.machines is None:
-            return []
-        reasons = []
-        if not self._recorded.machines:
-            reasons = list(self._recorded.refused) or ["not recorded yet"]
-        return [W.Label("Recorded runs of"), self.machines, *map(W.Label, reasons)]
 
+def machine_menu(recorded: Recorded) -> list[W.Widget]:
+    """The recorded machines, each and all, and why there are fewer than one might expect.
 
-def machine_menu(recorded: Recorded) -> W.Dropdown:
-    """The recorded machines, each and all: the value is a tuple of their names."""
+    The menu's value is a tuple of their names.
+    """
     machines = recorded.machines
-    shown = tuple(name for name in machines if name == recorded.nearest)
     options: list[tuple[str, tuple[str, ...]]] = [("no other machine", ())]
-    for name in machines:
-        options.append((name, (name,)))
+    options += [(name, (name,)) for name in machines]
     if len(machines) > 1:
         options.append(("all of them", machines))
-    return marked(W.Dropdown(options=options, value=shown), "beside")
+    shown = tuple(name for name in machines if name == recorded.nearest)
+    reasons = () if machines else recorded.refused or ("not recorded yet",)
+    return [marked(W.Dropdown(options=options, value=shown), "beside"), *map(W.Label, reasons)]
 
 
 def named(run: Run, result: Kind) -> Kind:
@@ -438,18 +419,14 @@ def named_run(run: Run, race: RaceResult, going: RaceRun) -> RaceRun:
 
 def _worth_keeping(run: Run, result: Found) -> Any:
     """The result without comparisons that have nothing; None where nothing is left."""
+    if isinstance(result, Sweep):
+        kept = tuple(each for each in result if each.ratios or each.error)
+        return Sweep(result.control, kept) if kept else None
     if isinstance(result, MemoryComparison):
         return None if run.stop.is_set() else result
     if isinstance(result, RaceResult):
         return result if result.arms else None
-    if isinstance(result, Comparison):
-        return result if _says_something(result) else None
-    kept = tuple(each for each in result if _says_something(each))
-    return Sweep(result.control, kept) if kept else None
-
-
-def _says_something(result: Comparison) -> bool:
-    return bool(result.ratios) or any(side.error for side in result.arms)
+    return result if result.ratios or result.error else None
 
 
 def tone_of(result: Found) -> str:
@@ -508,11 +485,6 @@ def grounds_of(result: Found) -> Markup:
     """What is behind "How sure?"."""
     lines = () if isinstance(result, MemoryComparison) else result.details
     return show.join([*map(show.note, lines), show.table(result.rows)])
-
-
-def _history(results: Sequence[Comparison | RaceResult | MemoryComparison]) -> str:
-    rows = [history_row(number, each) for number, each in enumerate(results, 1)]
-    return show.table([HISTORY, *reversed(rows)])
 
 
 def history_row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[str]:

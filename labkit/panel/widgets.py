@@ -41,6 +41,14 @@ def marked(widget: AnyWidget, *names: str) -> AnyWidget:
     return widget
 
 
+def mark_where(widget: W.Widget, name: str, true: bool) -> None:
+    """Give a widget a CSS class of ours, or take it away."""
+    if true:
+        widget.add_class(f"labkit-{name}")
+    else:
+        widget.remove_class(f"labkit-{name}")
+
+
 def tree(widget: W.Widget) -> Iterator[W.Widget]:
     """A widget and all below it, children first."""
     for child in getattr(widget, "children", ()):
@@ -65,74 +73,61 @@ def row(*children: W.Widget, kind: str = "row") -> W.HBox:
 class Control:
     """The widgets of one control, and the ``values`` that this machine offers.
 
-    One value alone leaves nothing to set. A control of the situation has a ``link``: while it is
-    on, the candidate's widget stands for both, and the baseline's is hidden and follows.
+    One value alone leaves nothing to set. A ``shared`` control has one widget for both sides.
     """
 
-    def __init__(
-        self, lab: Lab, name: str, values: tuple[Value, ...], candidate: Value, *, linked: bool
-    ) -> None:
-        self.name = name
-        self.values = values
-        self.baseline = _choice(lab, name, values, values[0], "baseline")
-        self.candidate = _choice(lab, name, values, candidate, "candidate")
+    def __init__(self, lab: Lab, name: str, candidate: Value, *, shared: bool) -> None:
+        self.name, self.shared = name, shared
+        self.values = offered(lab, name)
         self.label = marked(W.Label(_heading(lab, name)), "name")
-        self.link: W.ToggleButton | None = None
-        if linked:
-            self.link = marked(W.ToggleButton(value=True), "link", f"{name}-link")
-            self.link.observe(self._link_changed, "value")
-            self.candidate.observe(self._follow, "value")
-            self._link_changed(None)
+        self.candidate = self._choice(lab, candidate, "candidate")
+        self.baseline = self.candidate
+        if not shared:
+            self.baseline = self._choice(lab, self.values[0], "baseline")
+
+    def _choice(self, lab: Lab, value: Value, side: str) -> W.ValueWidget:
+        """A widget for one side, as ``ipywidgets.interact`` would choose it."""
+        if all(isinstance(item, bool) for item in lab.controls[self.name]):
+            widget, kind = _toggle(value), "toggle"
+        elif self.settable and all(map(is_number, self.values)):
+            # It passes over several values, and each change begins a run.
+            widget = W.SelectionSlider(options=self._pairs, value=value, continuous_update=False)
+            kind = "slider"
+        else:
+            widget, kind = W.Dropdown(options=self._pairs, value=value), "dropdown"
+        self._enable(widget)
+        mark_where(widget, "shared", self.shared)
+        return marked(widget, kind, side, f"{self.name}-{side}")
+
+    def _enable(self, widget: W.ValueWidget) -> None:
+        widget.disabled = not self.settable
+        mark_where(widget, "disabled", not self.settable)
 
     def allow(self, lab: Lab) -> None:
         """Offer what the lab can show by now."""
         self.values = offered(lab, self.name)
         self.label.value = _heading(lab, self.name)
         for widget in (self.baseline, self.candidate):
-            widget.disabled = not self.settable
-            if self.settable:
-                widget.remove_class("labkit-disabled")
-            if isinstance(widget, W.Checkbox):
-                continue
-            kept, pairs = widget.value, _texts(self.values)
-            if isinstance(widget, W.SelectionSlider):
-                pairs.sort(key=lambda pair: pair[1])
-            widget.options = pairs
-            widget.value = kept
+            self._enable(widget)
+            if not isinstance(widget, W.Checkbox):
+                kept = widget.value
+                widget.options = self._pairs
+                widget.value = kept
+
+    @property
+    def _pairs(self) -> list[tuple[str, Value]]:
+        """Texts and values; numbers run upwards."""
+        values = sorted(self.values) if all(map(is_number, self.values)) else self.values
+        return [(f"{each:g}" if isinstance(each, float) else str(each), each) for each in values]
 
     @property
     def settable(self) -> bool:
         """Whether there is anything to choose."""
         return len(self.values) > 1
 
-    @property
-    def linked(self) -> bool:
-        """Whether one widget stands for both sides."""
-        return self.link is not None and self.link.value
-
     def of(self, side: str) -> W.ValueWidget:
         """The widget of the "baseline" or the "candidate"."""
         return {"baseline": self.baseline, "candidate": self.candidate}[side]
-
-    def put(self, **values: Value) -> None:
-        """Set the widgets of the named sides."""
-        for side, value in values.items():
-            self.of(side).value = value
-
-    def _follow(self, _: object) -> None:
-        if self.linked:
-            self.baseline.value = self.candidate.value
-
-    def _link_changed(self, _: object) -> None:
-        assert self.link is not None
-        self._follow(None)
-        self.link.icon = "link" if self.linked else "chain-broken"
-        self.link.tooltip = "Set each side alone" if self.linked else "Set both sides alike"
-        for widget in (self.baseline, self.candidate):
-            if self.linked:
-                widget.add_class("labkit-linked")
-            else:
-                widget.remove_class("labkit-linked")
 
 
 def make_controls(lab: Lab) -> dict[str, Control]:
@@ -143,11 +138,10 @@ def make_controls(lab: Lab) -> dict[str, Control]:
     made: dict[str, Control] = {}
     differ = False
     for name in lab.controls:
-        values = offered(lab, name)
-        second = values[0]
-        if len(values) > 1 and not differ and name in lab.technique:
-            second, differ = values[1], True
-        made[name] = Control(lab, name, values, second, linked=name in lab.situation)
+        first, *others = offered(lab, name)
+        if others and not differ and name in lab.technique:
+            first, differ = others[0], True
+        made[name] = Control(lab, name, first, shared=name in lab.situation)
     return made
 
 
@@ -168,38 +162,13 @@ def _heading(lab: Lab, name: str) -> str:
     return "\n".join(lines)
 
 
-def _choice(
-    lab: Lab, name: str, values: tuple[Value, ...], value: Value, side: str
-) -> W.ValueWidget:
-    """A widget for one side of one control, as ``ipywidgets.interact`` would choose it."""
-    settable = len(values) > 1
-    if all(isinstance(item, bool) for item in lab.controls[name]):
-        widget, kind = _toggle(value, settable), "toggle"
-    elif settable and all(map(is_number, values)):
-        pairs = sorted(_texts(values), key=lambda pair: pair[1])
-        widget, kind = W.SelectionSlider(options=pairs, value=value), "slider"
-    else:
-        pairs = _texts(values)
-        widget, kind = W.Dropdown(options=pairs, value=value, disabled=not settable), "dropdown"
-    names = [kind, side, f"{name}-{side}"]
-    if not settable:
-        names.append("disabled")
-    return marked(widget, *names)
-
-
-def _toggle(value: Value, settable: bool) -> W.Checkbox:
+def _toggle(value: Value) -> W.Checkbox:
     words = {True: "on", False: "off"}
-    widget = W.Checkbox(
-        value=value, indent=False, description=words[bool(value)], disabled=not settable
-    )
+    widget = W.Checkbox(value=value, indent=False, description=words[bool(value)])
     widget.observe(
         lambda change: setattr(widget, "description", words[change["new"]]), names="value"
     )
     return widget
-
-
-def _texts(values: tuple[Value, ...]) -> list[tuple[str, Value]]:
-    return [(f"{item:g}" if isinstance(item, float) else str(item), item) for item in values]
 
 
 class Buttons:
@@ -285,28 +254,26 @@ class BetRow:
         self._sliders = {most: _powers(-math.log2(most), math.log2(most)) for most in guess.REACHES}
         self._sliders[max(guess.REACHES)].add_class("labkit-far")
         self._shares = marked(_powers(*SHARES), "share")
-        self.even = marked(W.Button(description="no difference", tooltip="Bet on 1×"), "even")
-        self.choices = marked(
-            W.ToggleButtons(options=guess.DEFAULTS[guess.RACE].choices), "choices"
-        )
+        self.sliders = *self._sliders.values(), self._shares
+        self.even = _button("even", "no difference", "Bet on 1×")
+        choices = W.ToggleButtons(options=guess.DEFAULTS[guess.RACE].choices)
+        self.choices = marked(choices, "choices")
         self.text = marked(W.Label(), "guessed")
-        self.again = marked(W.Button(description="Bet again", tooltip="Unlock the bet"), "again")
+        self.again = _button("again", "Bet again", "Unlock the bet")
         self.score = marked(W.Label(), "score")
         for widget in (*self.sliders, self.choices):
             widget.observe(self._answered, "value")
         self.even.on_click(lambda _: self._bet_even())
-        self.again.on_click(lambda _: self.unlock())
+        self.again.on_click(lambda _: self._lock_for(None))
         self.ask(*self._key)
 
     def add(self, scenario: str, bet: Bet | None) -> None:
         """Another question of a scenario, or the mode's own; the bet on it is open again."""
-        if bet is None:
-            self._bets.pop(scenario, None)
-        else:
+        self._bets.pop(scenario, None)
+        if bet is not None:
             self._bets[scenario] = bet
-        for key in list(self._placed):
-            if key[1] == scenario:
-                del self._placed[key]
+        for mode in self.modes:
+            self._placed.pop((mode, scenario), None)
 
     def names(self, scenario: str | None) -> tuple[str, str] | None:
         """What the bet of a scenario calls the baseline and the candidate; None without names."""
@@ -327,11 +294,6 @@ class BetRow:
     def slider(self) -> W.FloatLogSlider:
         """That of the question which is shown: of factors, or of shares of memory."""
         return self._shares if self.bet.kind == guess.BYTES else self._sliders[self.bet.most]
-
-    @property
-    def sliders(self) -> tuple[W.FloatLogSlider, ...]:
-        """Those of all scales."""
-        return *self._sliders.values(), self._shares
 
     @property
     def placed(self) -> bool:
@@ -379,12 +341,10 @@ class BetRow:
     def lock(self, sides: object) -> None:
         """A run has begun with these settings: the bet is for them and no others."""
         if not self.locked:
-            self._now.locked_for = sides
-        self._refresh()
+            self._lock_for(sides)
 
-    def unlock(self) -> None:
-        """Let it be set anew."""
-        self._now.locked_for = None
+    def _lock_for(self, sides: object) -> None:
+        self._now.locked_for = sides
         self._refresh()
 
     def watch(self, run: Run | None) -> None:
@@ -398,24 +358,19 @@ class BetRow:
         meant = placed.locked_for is None or placed.locked_for == run.sides
         return placed.answer if meant and run.swept is None else None
 
-    def factor_on(self, run: Run) -> float | None:
-        """The factor that was bet on a run."""
-        answer = self.placed_on(run)
-        return answer if isinstance(answer, float) else None
-
     def reveal(self, run: Run, result: object, *, disturbed: bool = False) -> Markup:
         """Whether a run proves its bet right, and the rule; empty without one. It counts once."""
         answer = self.placed_on(run)
         if answer is None:
             return Markup()
-        bet = self._asked_of(run)
+        bet = guess.asked(self._bets, run.mode, run.scenario, self.modes)
         judgement = guess.judge(bet, answer, result, disturbed=disturbed)
         if judgement is None:
             return Markup()
         question = bet.asked_in(run.scenario)
         key = self._lab, run.mode, run.scenario
         if judgement.right is None:
-            guess.SCORE.leave_open(key, question, guess.answer_in_words(bet.kind, answer))
+            guess.SCORE.leave_open(key, question, guess.shown(bet.kind, answer))
         else:
             found = judgement.bet, judgement.measured, judgement.right
             guess.SCORE.count(key, guess.Decided(question, *found))
@@ -423,9 +378,6 @@ class BetRow:
         right = {True: "yes", False: "no", None: "open"}[judgement.right]
         told = show.element("p", judgement.words, kind="told", data_right=right)
         return show.join([told, show.element("p", guess.RULES[bet.kind], kind="rule")])
-
-    def _asked_of(self, run: Run) -> Bet:
-        return guess.asked(self._bets, run.mode, run.scenario, self.modes)
 
     def _answered(self, change: Settings) -> None:
         # Another question has set the widget to its own answer: nobody has moved it.
@@ -475,59 +427,43 @@ def in_words(kind: str, factor: float) -> str:
     return f"{guess.shown(kind, factor)} as fast"
 
 
-@dataclass(frozen=True)
-class Page:
-    """All widgets of a panel."""
+def page(
+    lab: Lab,
+    controls: Mapping[str, Control],
+    top: Sequence[W.Widget],
+    summary: W.Label,
+    bet: BetRow,
+    buttons: Buttons,
+    live: W.Widget,
+    machines: Sequence[W.Widget],
+) -> W.VBox:
+    """The tree of boxes."""
+    technique = []
+    for name in lab.technique:
+        control = controls[name]
+        technique.append(marked(W.VBox([control.label, control.candidate]), "setting"))
+    extra = [_grid(lab, controls), *buttons.rows()]
+    if machines:
+        extra.append(row(W.Label("Recorded runs of"), *machines))
+    rows = [
+        marked(W.HBox(top), "top"),
+        marked(W.HBox(technique), "technique"),
+        summary,
+        bet.row(),
+        row(buttons.run, buttons.stop, buttons.more, kind="main"),
+        marked(W.VBox(extra), "extra"),
+        live,
+    ]
+    return marked(W.VBox(rows), "panel")
 
-    modes: W.ToggleButtons
-    scenarios: W.HBox
-    controls: Mapping[str, Control]
-    bet: BetRow
-    buttons: Buttons
-    summary: W.Label
-    live: W.Widget
-    machines: Sequence[W.Widget]
 
-    def arrange(self, lab: Lab) -> W.VBox:
-        """The tree of boxes."""
-        technique = []
-        for name in lab.technique:
-            control = self.controls[name]
-            technique.append(marked(W.VBox([control.label, control.candidate]), "setting"))
-        top: list[W.Widget] = [self.modes, self.scenarios]
-        more = self._more(lab)
-        rows = [
-            marked(W.HBox(top), "top"),
-            marked(W.HBox(technique), "technique"),
-            self.summary,
-            self.bet.row(),
-            row(self.buttons.run, self.buttons.stop, self.buttons.more, kind="main"),
-            more,
-            self.live,
-        ]
-        panel = marked(W.VBox(rows), "panel")
-        self.buttons.more.observe(lambda change: self._show_more(panel, change["new"]), "value")
-        return panel
-
-    def _show_more(self, panel: W.VBox, shown: bool) -> None:
-        self.buttons.more.description = "Less" if shown else "More"
-        if shown:
-            panel.add_class("labkit-opened")
-        else:
-            panel.remove_class("labkit-opened")
-
-    def _more(self, lab: Lab) -> W.VBox:
-        """What is rarely used: the baseline's settings, the situation, and the buttons."""
-        cells: list[W.Widget] = [marked(W.Label("Baseline"), "group")]
-        for name in lab.technique:
-            cells += [W.Label(name), self.controls[name].baseline]
-        if lab.situation:
-            cells.append(marked(W.Label("Same on both sides"), "group"))
-        for name in lab.situation:
-            control = self.controls[name]
-            assert control.link is not None
-            cells += [control.label, row(control.baseline, control.candidate, control.link)]
-        rows = [marked(W.GridBox(cells), "grid"), *self.buttons.rows()]
-        if self.machines:
-            rows.append(row(*self.machines))
-        return marked(W.VBox(rows), "extra")
+def _grid(lab: Lab, controls: Mapping[str, Control]) -> W.GridBox:
+    """The baseline's settings, and the situation."""
+    cells: list[W.Widget] = [marked(W.Label("Baseline"), "group")]
+    for name in lab.technique:
+        cells += [W.Label(name), controls[name].baseline]
+    if lab.situation:
+        cells.append(marked(W.Label("Same on both sides"), "group"))
+    for name in lab.situation:
+        cells += [controls[name].label, controls[name].candidate]
+    return marked(W.GridBox(cells), "grid")

@@ -109,8 +109,7 @@ class Comparison(Sides[Measurement]):
     def settled(self) -> bool:
         """Whether the newest build has at least half the pairs of the shortest one before it.
 
-        Until then its few pairs count like the many of each build before it, and the interval says
-        little. Of one build, whether there are pairs enough for a verdict.
+        Until then its few pairs would count like the many of each other build.
         """
         *before, newest = map(len, self._builds or [[]])
         if not before:
@@ -230,10 +229,7 @@ class Comparison(Sides[Measurement]):
         return self.candidate.peak_bytes / self.baseline.peak_bytes
 
     def in_short(self, digits: int = 2) -> str:
-        """``1.26x [1.25, 1.27] faster``: for a line in a table; or what ended a side.
-
-        ``0.14x slower, size unclear`` where all pairs agree, but are too few to say by how much.
-        """
+        """``1.26x [1.25, 1.27] faster``: for a line in a table; or what ended a side."""
         if self.error:
             return f"ended by {self.error}"
         interval = format_interval(*self.interval, digits)
@@ -254,7 +250,8 @@ class Comparison(Sides[Measurement]):
             return self.conclusion, ""
         if self.conclusion == self.verdict:
             return self.verdict, f"{format_factor(self.speedup)}×"
-        return self.direction, f"about {_roughly(max(self.speedup, 1 / self.speedup))} times"
+        times = max(self.speedup, 1 / self.speedup)
+        return self.direction, f"about {times:.{1 if times < 3 else 0}f} times"
 
     @property
     def missing(self) -> str:
@@ -299,8 +296,7 @@ class Comparison(Sides[Measurement]):
     def saving(self) -> str:
         """``saves 0.30 of 41.2 ms a step``, ``costs 0.30 ms more than 41.2 ms a step``.
 
-        By the speed-up, of the baseline's median. "" where no difference is told, and where the
-        sides process different amounts in a step.
+        "" where no difference is told, or the sides process different amounts in a step.
         """
         if self.verdict not in ("faster", "slower") or self.by_throughput:
             return ""
@@ -358,20 +354,18 @@ class Comparison(Sides[Measurement]):
         """
         if self.names:
             return ROLES
-        if not self.changed:
-            labels = zip(ROLES, self.arms, strict=True)
-            before, after = ("" if side.label == role else side.label for role, side in labels)
-            return before, after
-        pairs = self.changed.items()
-        before = format_settings({name: one for name, (one, _) in pairs})
-        return before, format_settings({name: other for name, (_, other) in pairs})
+        notes = []
+        for role, side in zip(ROLES, self.arms, strict=True):
+            own = {name: side.settings.get(name) for name in self.changed}
+            label = "" if side.label == role else side.label
+            notes.append(format_settings(own) if self.changed else label)
+        return notes[0], notes[1]
 
     @property
     def step_times(self) -> tuple[float, float]:
         """Of a step of each side: the baseline's median, and by the speed-up the candidate's.
 
-        The candidate's own median is of other moments, in which other programs took more or less:
-        it would contradict the pairs.
+        The candidate's own median is of other moments: it would contradict the pairs.
         """
         before, after = self.baseline, self.candidate
         if not (self.ratios and 0 < self.speedup < math.inf):
@@ -444,8 +438,3 @@ class Comparison(Sides[Measurement]):
             self.picture(),
             show.details(*self.details, show.table(self.rows)),
         )
-
-
-def _roughly(size: float) -> str:
-    """``1.42`` -> ``1.4``, ``7.3`` -> ``7``."""
-    return f"{size:.1f}" if size < 3 else f"{size:.0f}"

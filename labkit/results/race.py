@@ -127,27 +127,22 @@ class RaceResult:
         sides = arm, against or self.arms[0]
         if not any(map(self.arrived, sides)):
             return "nothing"
-        runs = [run for side in sides for run in self.of(side)]
-        if self.ratios(arm, against=against) and all(run.reached for run in runs):
-            return "times"
-        return "counts"
+        whole = all(run.reached for side in sides for run in self.of(side))
+        return "times" if whole and self._pairs(arm, against) else "counts"
 
     def median(self, arm: str, by: str = "seconds") -> float:
         """Median ``seconds`` or ``steps`` to the target over the seeds.
 
         Infinity when fewer than half reached it.
         """
-        return _median(self._values(arm, by))
+        return _median([getattr(run, by) for run in self.of(arm)])
 
-    def interval(self, arm: str, by: str = "seconds") -> tuple[float, float]:
-        """95 % interval of that median, from six seeds on; (nan, nan) with fewer.
+    def interval(self, arm: str) -> tuple[float, float]:
+        """95 % interval of the median seconds, from six seeds on; (nan, nan) with fewer.
 
         It may be infinite.
         """
-        return median_interval(self._values(arm, by))
-
-    def _values(self, arm: str, by: str) -> tuple[float, ...]:
-        return tuple(getattr(run, by) for run in self.of(arm))
+        return median_interval([run.seconds for run in self.of(arm)])
 
     def ratios(
         self, arm: str, by: str = "seconds", against: str | None = None
@@ -158,8 +153,10 @@ class RaceResult:
         """
         ratios = []
         for before, after in self._pairs(arm, against):
-            if before.reached or after.reached:
-                ratios.append(_ratio(getattr(before, by), getattr(after, by)))
+            if after.reached:
+                ratios.append(getattr(before, by) / getattr(after, by))
+            elif before.reached:
+                ratios.append(0.0)
         return tuple(ratios)
 
     def speedup(
@@ -172,16 +169,14 @@ class RaceResult:
         ratios without an interval. nan where no seed arrived.
         """
         ratios = self.ratios(arm, by, against)
-        if not ratios:
-            return math.nan, math.nan, math.nan
-        if not self._all_arrived(arm, against):
+        if not ratios or not self._all_arrived(arm, against):
             return _median(ratios), math.nan, math.nan
         found = estimate([math.log(ratio) for ratio in ratios])
         if len(ratios) < FEW_SEEDS:
             return math.exp(found.mean), math.nan, math.nan
         return (math.exp(found.mean), *found.interval)
 
-    def verdict(self, arm: str, by: str = "seconds", against: str | None = None) -> str:
+    def verdict(self, arm: str) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``: of ``arm`` held against the baseline.
 
         Where all arrived, from three seeds on: ``same`` when the interval lies wholly within 2 % of
@@ -189,24 +184,22 @@ class RaceResult:
         some did not: by how many of each side arrived, when so uneven a count has a chance of 5 %
         at most among equal sides (Fisher's exact test).
         """
-        if self._all_arrived(arm, against):
-            ratios = self.ratios(arm, by, against)
+        if self._all_arrived(arm):
+            ratios = self.ratios(arm)
             if len(ratios) < FEW_SEEDS:
                 return "unclear"
             return estimate([math.log(ratio) for ratio in ratios]).verdict(SAME)
-        pairs = self._pairs(arm, against)
+        pairs = self._pairs(arm)
         before = sum(one.reached for one, _ in pairs)
         after = sum(other.reached for _, other in pairs)
         if before == after or fisher(before, after, len(pairs)) > 0.05:
             return "unclear"
-        if after > before:
-            return "faster"
-        return "slower"
+        return "faster" if after > before else "slower"
 
-    def _all_arrived(self, arm: str, against: str | None) -> bool:
+    def _all_arrived(self, arm: str, against: str | None = None) -> bool:
         return all(one.reached and other.reached for one, other in self._pairs(arm, against))
 
-    def _pairs(self, arm: str, against: str | None) -> list[tuple[RaceRun, RaceRun]]:
+    def _pairs(self, arm: str, against: str | None = None) -> list[tuple[RaceRun, RaceRun]]:
         """The runs of both sides with the same seed; repeats of a seed in their order."""
         others: dict[int, list[RaceRun]] = {}
         for run in self.of(arm):
@@ -264,7 +257,7 @@ class RaceResult:
         verdict = self.verdict(arm)
         if self.told_by(arm) == "times":
             return verdict
-        if verdict == "unclear" and len(self._pairs(arm, None)) > 1:
+        if verdict == "unclear" and len(self._pairs(arm)) > 1:
             arrive = self.arrives(arm), self.arrives(self.arms[0])
             return FEW.get(arrive, verdict)
         return ARRIVES.get(verdict, verdict)
@@ -320,7 +313,7 @@ class RaceResult:
             arrived += f" ({', '.join(errors)})"
         if not self.arrived(arm):
             return [arm, "-", "-", "-", arrived]
-        seconds = self._values(arm, "seconds")
+        seconds = [run.seconds for run in self.of(arm)]
         spread = " – ".join(map(format_seconds, (min(seconds), max(seconds))))
         steps = format_steps(self.median(arm, "steps"))
         return [arm, format_seconds(self.median(arm)), spread, steps, arrived]
@@ -368,16 +361,8 @@ class RaceResult:
         return [show.badge(verdict), show.element("b", factor, kind="factor"), rest]
 
 
-def _ratio(before: float, after: float) -> float:
-    if math.isinf(after):
-        return 0.0
-    return before / after
-
-
-def _median(values: tuple[float, ...]) -> float:
-    if not values:
-        return math.nan
-    return float(np.median(values))
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values)) if values else math.nan
 
 
 def fisher(one: int, other: int, of: int) -> float:

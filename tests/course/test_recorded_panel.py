@@ -13,11 +13,11 @@ from IPython.utils.capture import capture_output
 from test_records import comparison, entry
 
 from course.records import reference, store
+from course.written import write_whole
 from labkit.lab import Lab
 from labkit.panel import LabPanel
 from labkit.panel.widgets import tree
 from labkit.results import Workload
-from labkit.text import write_whole
 
 
 def make_workload(double: bool, size: int, kind: str) -> Workload:
@@ -58,7 +58,7 @@ def beside(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]
 
 @pytest.mark.usefixtures("shell")
 def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
-    assert [name for name, _ in beside.view.machines.options] == [
+    assert [name for name, _ in beside.view.machines[0].options] == [
         "no other machine",
         "a-cpu",
         "h200",
@@ -72,11 +72,11 @@ def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
     table = captured.outputs[-1].data["text/plain"]
     assert "you" in table and "0.50x" in table and "h200" not in table
 
-    beside.view.machines.value = ("a-cpu", "h200")
+    beside.view.machines[0].value = ("a-cpu", "h200")
     beside.run(wait=True)
     picture = beside.view.live.state["picture"]
     assert "a-cpu" in picture and "h200" in picture
-    beside.view.machines.value = ()
+    beside.view.machines[0].value = ()
     beside.run(wait=True)
     assert "a-cpu" not in beside.view.live.state["picture"]
 

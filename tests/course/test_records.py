@@ -22,11 +22,11 @@ from course.records.format import RecordError, RecordFile, entry_of
 from course.records.listening import Listener, read_entries
 from course.records.notebook_hash import hash_of, notebook_hash
 from course.records.references import Recorded
+from course.written import write_whole
 from labkit import Lab, Workload, race
 from labkit.journal import Failure, journal
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
-from labkit.text import write_whole
 
 COUNTERS = {"flops": 100, "launches": 3, "saved_bytes": 4, "host_reads": 0}
 STATE = {"load_average": "unknown", "cpu_mhz": "unknown", "gpu": None}
@@ -403,7 +403,7 @@ def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
 
         return Workload(step)
 
-    with journal(Listener(tmp_path / "kept").keep, counters=True):
+    with journal(Listener(tmp_path / "kept").keep):
         result = Lab(make_fragile, memory=False, x=[1, 2]).run(x=2, seconds=0.05)
     assert result.ratios and "not while counted" in result.candidate.counters
 
@@ -421,7 +421,7 @@ def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
 
     lab = Lab(make_nothing, memory=False, seed=7, x=[1, 2, 3])
     assert lab.run(x=2, seconds=0.05).baseline.counters is None
-    with journal(Listener(target).keep, counters=True):
+    with journal(Listener(target).keep):
         lab.run(x=2, seconds=0.05)
         lab.race({"x": 2}, target=1, steps=1)
         with pytest.raises(ArithmeticError):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -26,6 +27,8 @@ from course.notebook_files import (
     tags,
 )
 from course.site import pages, recorded, slides
+from labkit import charts
+from labkit.show import Bar
 
 NOTEBOOKS = course_notebooks()
 LONG = long_notebooks()
@@ -272,3 +275,9 @@ def test_the_readme_begins_with_a_picture_and_the_door_for_symptoms() -> None:
     picture = re.search(r"!\[.{40,}\]\((notebooks/pictures/still-\d\d\.svg)\)", first)
     assert picture and (ROOT / picture[1]).is_file()
     assert "](course/symptoms.md)" in first
+
+
+def test_a_file_has_its_theme_and_its_size() -> None:
+    picture = recorded.themed(charts.bars("one", [Bar("a", 1.0, "1 s")]), dark=True)
+    root = ElementTree.fromstring(picture)
+    assert root.get("data-theme") == "dark" and "width:640px" in root.get("style", "")

@@ -1,4 +1,4 @@
-"""Labs count what a step does where an open journal asks for it."""
+"""Labs count what a step does while a journal is open."""
 
 from contextlib import AbstractContextManager
 
@@ -6,5 +6,5 @@ from labkit.journal import journal
 
 
 def counting() -> AbstractContextManager[None]:
-    """A journal that asks labs to count, and keeps nothing."""
-    return journal(lambda result, about: None, counters=True)
+    """A journal that keeps nothing."""
+    return journal(lambda result, about: None)

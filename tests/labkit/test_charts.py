@@ -330,12 +330,6 @@ def test_texts_are_escaped() -> None:
         assert "alert" in "".join(Picture(source).texts)
 
 
-def test_a_file_has_its_theme_and_its_size() -> None:
-    picture = charts.themed(drawn(RACE), dark=True)
-    root = ET.fromstring(picture)
-    assert root.get("data-theme") == "dark" and "width:640px" in root.get("style", "")
-
-
 def test_a_value_lies_within_its_box() -> None:
     box = Box(10, 20, 110, 220, (0.0, 1.0), (0.0, 4.0))
     assert (box.x(0.5), box.y(1.0)) == (60, 170)

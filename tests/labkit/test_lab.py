@@ -197,17 +197,16 @@ def test_an_interrupt_in_a_later_value_of_a_sweep_keeps_the_finished_ones():
         lab.run(size=2, seconds=0.05)
 
 
-def test_labs_count_for_a_journal_that_asks(lab):
-    plain, counting = [], []
-    with journal(lambda result, about: plain.append((result, about))):
+def test_labs_count_for_a_journal(lab):
+    first, second = [], []
+    with journal(lambda result, about: first.append((result, about))):
         lab.run(wide=True, seconds=0.05)
-        with journal(lambda result, about: counting.append(result), counters=True):
+        with journal(lambda result, about: second.append(result)):
             lab.run(wide=True, seconds=0.05)
-        lab.run(wide=True, seconds=0.05)
-    lab.run(wide=True, seconds=0.05)
-    counted = [result.candidate.counters is not None for result, _ in plain]
-    assert counted == [False, True, False] and counting == [plain[1][0]]
-    assert plain[0][1] == {"seed": 0, "threads": 1}
+    assert lab.run(wide=True, seconds=0.05).candidate.counters is None
+    assert all(result.candidate.counters is not None for result, _ in first)
+    assert len(first) == 2 and second == [first[1][0]]
+    assert first[0][1] == {"seed": 0, "threads": 1}
 
 
 @pytest.mark.parametrize(
@@ -348,20 +347,6 @@ def test_everything_an_arm_held_is_released(built_once):
     assert all(reference() is None for reference in alive)
 
 
-def test_a_hundred_stops(lab):
-    """At any moment: before the build, in the warm-up, between any two blocks."""
-    before = threading.active_count()
-    for number in range(100):
-        stop = threading.Event()
-        timer = threading.Timer(number * 0.0005, stop.set)
-        timer.start()
-        result = lab.run(wide=True, seconds=30, stop=stop)
-        timer.join()
-        assert result.stopped
-    assert threading.active_count() == before
-    assert not lab.run(wide=True, seconds=0.05).stopped
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -444,7 +429,7 @@ def test_a_scenario_is_named_first_and_then_changed(both):
     assert before == after == large | {"rows": 4}
     with pytest.raises(ValueError, match=r"unknown scenario 'huge'; .*'large rows'"):
         both.run("huge")
-    with pytest.raises(TypeError, match="settings are given by keyword"):
+    with pytest.raises(ValueError, match="settings are given by keyword"):
         both.run({"rows": 8})
 
 
@@ -465,7 +450,7 @@ def test_a_sweep_of_the_situation_moves_both_sides(both):
     results = both.sweep("rows", precise=True, seconds=0.05)
     rows = [[side["rows"] for side in settings_of(result)] for result in results]
     assert rows == [[4, 4], [8, 8], [16, 16]]
-    results = both.sweep("rows", "large rows", baseline={"rows": 4}, seconds=0.05)
+    results = both.sweep("rows", layers="large", baseline={"rows": 4}, seconds=0.05)
     rows = [[side["rows"] for side in settings_of(result)] for result in results]
     assert rows == [[4, 4], [4, 8], [4, 16]]
     assert results[0].baseline.settings["layers"] == "large"
@@ -478,24 +463,20 @@ def test_a_race_takes_the_lab_s_options_and_its_situation(both):
     assert both.race({"precise": True}, target=1e9).target == 1e9
     with pytest.raises(ValueError, match="rows=16: another candidate has 8"):
         both.race({"rows": 8}, {"rows": 16})
-    with pytest.raises(TypeError, match="race needs 'steps', 'target'"):
+    with pytest.raises(TypeError, match="'target' and 'steps'"):
         Lab(make_both, precise=[False, True]).race({"precise": True})
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"situation": [4]}, TypeError, r"situation=\[4\]: give a dict"),
         ({"situation": {"rows": 4}}, TypeError, r"rows=4: list the control's values"),
         ({"situation": {"precise": [1]}}, TypeError, "'precise' is given twice"),
         ({"situation": {"seconds": [1]}}, TypeError, "cannot be named 'seconds'"),
         ({"situation": {"width": [1]}}, TypeError, "cannot be called with the controls"),
-        ({"scenarios": ["a"]}, TypeError, r"scenarios=\['a'\]: give a dict"),
-        ({"scenarios": {"a": 3}}, TypeError, "scenario 'a': 3: give a name and a dict"),
         ({"scenarios": {"a": {"row": 4}}}, TypeError, "'a' names 'row'; .*'precise', 'rows'"),
         ({"scenarios": {"a": {"rows": 5}}}, ValueError, r"rows=5, which is not listed: use 4, 8"),
         ({"scenarios": {"a": {"precise": 1}}}, ValueError, "precise=1, which is not listed"),
-        ({"scenarios": {"a": {"baseline": 3}}}, TypeError, "'a': baseline=3: give a dict"),
         (
             {"scenarios": {"a": {"baseline": {"rows": 4}}}},
             TypeError,
@@ -506,10 +487,8 @@ def test_a_race_takes_the_lab_s_options_and_its_situation(both):
             ValueError,
             "the baseline of scenario 'a' sets precise=1, which is not listed",
         ),
-        ({"race": 400}, TypeError, "race=400: give a dict"),
-        ({"race": {"target": 1}}, TypeError, "race needs 'steps'"),
-        ({"race": {"target": 1, "step": 3}}, TypeError, "no option 'step'; .*'seeds', 'steps'"),
-        ({"race": {"target": 1, "steps": 3, "stop": None}}, TypeError, "no option 'stop'"),
+        ({"race": {"target": 1}}, TypeError, "missing a required argument: 'steps'; give"),
+        ({"race": {"target": 1, "steps": 3, "step": 3}}, TypeError, "unexpected .* 'step'; give"),
         (
             {"race": {"target": 1, "steps": 3}, "runs_in": "process"},
             ValueError,

@@ -141,11 +141,6 @@ def test_what_is_unavailable_is_left_out_and_says_why() -> None:
     [
         (lambda: LabPanel(make_workload), TypeError, "it takes a Lab"),  # type: ignore[arg-type]
         (lambda: LabPanel(make_lab(), opens="race"), ValueError, "opens='race': use 'time'"),
-        (
-            lambda: LabPanel(make_lab(), picture="x"),  # type: ignore[arg-type]
-            TypeError,
-            "picture='x': give a function",
-        ),
         (lambda: LabPanel(make_lab(), bets={"a": Bet("?")}), ValueError, "scenarios .* are none"),
     ],
 )
@@ -163,28 +158,20 @@ def test_a_slider_runs_upwards_wherever_its_first_value_is() -> None:
     close(panel)
 
 
-def test_a_situation_has_one_widget_and_a_link_that_splits_it() -> None:
+def test_a_situation_has_one_widget() -> None:
     lab = Lab(make_workload, double=[False, True], situation={"size": [8, 16], "kind": ["a", "b"]})
     panel = LabPanel(lab, seconds=0.2)
     size = panel.controls["size"]
-    assert size.link is not None and size.linked
-    assert panel.controls["double"].link is None
+    assert size.baseline is size.candidate
     # The technique differs at first, the situation does not.
     assert panel.settings("baseline") == {"double": False, "size": 8, "kind": "a"}
     assert panel.settings() == {"double": True, "size": 8, "kind": "a"}
     assert panel.summary.value == "Baseline: double=False · both sides: size=8, kind='a'"
     size.candidate.value = 16
     assert panel.settings("baseline")["size"] == panel.settings()["size"] == 16
-    assert "labkit-linked" in size.baseline._dom_classes
+    assert panel.summary.value == "Baseline: double=False · both sides: size=16, kind='a'"
     panel.buttons.code.value = True
     assert panel.view.live.code.startswith("lab.run(double=True, size=16, seconds=")
-    size.link.value = False
-    assert "labkit-linked" not in size.baseline._dom_classes
-    size.candidate.value = 8
-    assert (panel.settings("baseline")["size"], panel.settings()["size"]) == (16, 8)
-    assert "size: 16 against 8 · both sides: kind='a'" in panel.summary.value
-    size.link.value = True
-    assert panel.settings("baseline")["size"] == 8
     close(panel)
 
 
@@ -360,15 +347,14 @@ def test_a_sweep_says_where_it_is(panel: LabPanel) -> None:
     assert places == ["mean, 1 of 3", "mean, 2 of 3", "sum, 3 of 3"]
 
 
-def test_a_linked_control_is_swept_on_both_sides() -> None:
+def test_a_situation_is_swept_on_both_sides() -> None:
     lab = Lab(make_workload, double=[False, True], situation={"size": [8, 16]}, memory=False)
     panel = LabPanel(lab, seconds=0.1)
     panel.buttons.swept.value = "size"
-    for linked, sizes in ((True, [[8, 8], [16, 16]]), (False, [[8, 8], [8, 16]])):
-        panel.controls["size"].link.value = linked
-        results = panel.sweep(wait=True)
-        assert isinstance(results, Sweep)
-        assert [[side.settings["size"] for side in each.arms] for each in results] == sizes
+    results = panel.sweep(wait=True)
+    assert isinstance(results, Sweep)
+    sizes = [[side.settings["size"] for side in each.arms] for each in results]
+    assert sizes == [[8, 8], [16, 16]]
     close(panel)
 
 
@@ -668,7 +654,7 @@ def test_a_cell_that_begins_ends_the_run_and_keeps_its_result(
     # A control starts the next run as before.
     panel.lab.make_workload = make_workload
     panel.controls["size"].candidate.value = 16
-    assert panel.runs.state is State.WAITING
+    assert panel.runs.state is State.RUNNING
 
 
 def test_a_notebook_is_told_in_one_line_that_the_kernel_is_busy(
@@ -689,7 +675,7 @@ def test_a_notebook_is_told_in_one_line_that_the_kernel_is_busy(
 
 
 def make_learner(rate: float = 0.1, rows: int = 4, ahead: int = 0) -> Workload:
-    weight = torch.ones(rows, 4, requires_grad=True)
+    weight = torch.ones(rows + ahead, 4, requires_grad=True)
 
     def step() -> torch.Tensor:
         weight.grad = None
@@ -723,7 +709,7 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]:
 
 def leave_scenario(learner: LabPanel) -> None:
     """Settings that no scenario of it has."""
-    learner.controls["rows"].put(baseline=4, candidate=4)
+    learner.controls["rows"].candidate.value = 4
     assert learner.scenario is None
 
 
@@ -743,7 +729,6 @@ def test_a_panel_opens_on_the_first_scenario_that_this_machine_can_show() -> Non
 def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
     assert learner.scenario == "many rows"
     learner.controls["ahead"].candidate.value = 2
-    learner.controls["rows"].link.value = False
     learner.controls["rows"].candidate.value = 8
     learner.scenarios["many rows"].click()
     # The technique stays, since this one does not name it.
@@ -883,9 +868,9 @@ def test_the_scenario_that_is_shown_is_told_by_all_that_it_names() -> None:
     assert panel.scenario == "eight, fast"
     panel.controls["rate"].candidate.value = 0.1
     assert panel.scenario == "eight"
-    panel.controls["rows"].link.value = False
-    panel.controls["rows"].baseline.value = 4
-    assert panel.scenario is None
+    panel.scenarios["four"].click()
+    panel.controls["rows"].candidate.value = 8
+    assert panel.scenario == "eight"
     panel.scenarios["slow"].click()
     assert panel.scenario == "slow"
     close(panel)
@@ -1068,11 +1053,11 @@ def test_a_change_after_the_first_run_starts_the_next(learner: LabPanel) -> None
     learner.run(wait=True)
     rows.value = 4
     learner.controls["rate"].candidate.value = 0.2
-    assert learner.runs.state is State.WAITING
+    assert learner.runs.state is State.STOPPING
     result = learner.wait(30)
     assert isinstance(result, Comparison)
     assert result.candidate.settings == {"rate": 0.2, "ahead": 0, "rows": 4}
-    # Both changes in one run.
+    # What was replaced leaves nothing.
     assert len(learner.history) == 2
     assert not learner.view.live.stale
     learner.buttons.follow_changes.value = False
@@ -1102,8 +1087,7 @@ def test_memory_shows_what_is_alive_when(learner: LabPanel) -> None:
     assert learner.modes.options == ("Time", "Memory", "Race")
     learner.modes.value = "Memory"
     leave_scenario(learner)
-    learner.controls["rows"].link.value = False
-    learner.controls["rows"].candidate.value = 16
+    learner.controls["ahead"].candidate.value = 2
     result = learner.run(wait=True)
     assert isinstance(result, MemoryComparison)
     shown = state(learner)
@@ -1114,7 +1098,7 @@ def test_memory_shows_what_is_alive_when(learner: LabPanel) -> None:
     assert view.history_row(1, result)[2] == "Memory"
     learner.buttons.code.value = True
     call = learner.view.live.code.splitlines()[0]
-    assert call == "lab.timeline(rate=0.1, rows=16, baseline={'rows': 4})"
+    assert call == "lab.timeline(rate=0.1, ahead=2)"
     assert eval(call, {"lab": learner.lab}).ratio == result.ratio
     # Time has found nothing yet, and Memory still has what it found.
     learner.modes.value = "Time"
@@ -1136,7 +1120,8 @@ def test_memory_of_a_step_without_tensors(before: int, after: int, shown: str, t
         return Workload(lambda: torch.ones(rows, 4).sum() if rows else None)
 
     panel = LabPanel(Lab(make_rows, rows=[4, 64, 0]), opens="memory")
-    panel.controls["rows"].put(baseline=before, candidate=after)
+    panel.controls["rows"].baseline.value = before
+    panel.controls["rows"].candidate.value = after
     panel.bet.slider.value = 2.0
     result = panel.run(wait=True)
     assert isinstance(result, MemoryComparison)
@@ -1169,6 +1154,19 @@ def test_a_race_says_its_target_before_it_runs_and_shows_both_sides_live(
     assert learner.bet.score.value == "1 of 1 bet right"
     assert status(learner) == f"Done: {result.sentence}"
     assert view.history_row(1, result)[2] == "Race"
+
+
+def test_a_race_says_how_long_it_still_takes(
+    learner: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((1.0, 3.0, 5.0))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert learner.view._left(0.5, 4) == ""
+    assert learner.view._left(1.5, 4) == "at most 5 s left"
+    runs = tuple(RaceRun(arm, 0, ((10, 1.0, 0.5),), True) for arm in ("a", "b"))
+    learner.view._race = RaceResult(runs, 1.0, "loss", False)
+    assert learner.view._left(2.5, 4) == "about 3 s left"
+    monkeypatch.undo()
 
 
 def test_a_race_that_explodes_is_drawn_as_well(learner: LabPanel) -> None:

@@ -38,17 +38,6 @@ function put(node, html = "") {
   node.innerHTML = html;
 }
 
-// Pictures are laid out for the width that is there.
-function draw(node, html = node.labkitHtml) {
-  const room = Math.min(ENOUGH, node.clientWidth);
-  if (node.labkitRoom !== room) node.labkitHtml = undefined;
-  if (node.labkitHtml === html) return;
-  put(node, html);
-  node.labkitRoom = room;
-  node.classList.toggle("labkit-narrow", room < ENOUGH);
-  for (const picture of node.querySelectorAll(":scope > svg")) layNarrow(picture, room);
-}
-
 // What each trait of the model shows.
 const shows = (page) => ({
   state: (state) => {
@@ -60,8 +49,8 @@ const shows = (page) => ({
     page.bar.style.width = `${100 * (state.progress ?? 0)}%`;
     page.left.textContent = state.left ?? "";
     put(page.head, state.head);
-    draw(page.picture, state.picture);
-    draw(page.grounds, state.sure);
+    put(page.picture, state.picture);
+    put(page.grounds, state.sure);
     page.sure.classList.toggle("labkit-none", !state.sure);
   },
   status: ([text, tone]) => {
@@ -103,10 +92,10 @@ const NAMES = {
 };
 
 const nameOf = (owner) => {
-  const found = owner.className.match(/labkit-(\w+)-(baseline|candidate|link)/);
+  const found = owner.className.match(/labkit-(\w+)-(baseline|candidate)/);
   if (found) {
-    const linked = owner.classList.contains("labkit-linked");
-    return `${found[1]}, ${linked ? "both sides" : found[2]}`;
+    const shared = owner.classList.contains("labkit-shared");
+    return `${found[1]}, ${shared ? "both sides" : found[2]}`;
   }
   const own = Object.keys(NAMES).find((key) => owner.classList.contains(`labkit-${key}`));
   return own && NAMES[own];
@@ -147,12 +136,6 @@ function render({ model, el }) {
     model.on(`change:${name}`, listener);
     return [name, listener];
   });
-  // Folded grounds have no width.
-  const sizes = new ResizeObserver(() => requestAnimationFrame(() => {
-    [page.picture, page.grounds].forEach((node) => draw(node));
-  }));
-  sizes.observe(page.picture);
-  sizes.observe(page.grounds);
   let [root, gone] = [null, false];
   const grown = new MutationObserver(() => root?.isConnected && adopt(root));
   const attach = () => {
@@ -174,7 +157,6 @@ function render({ model, el }) {
     gone = true;
     listeners.forEach(([name, listener]) => model.off(`change:${name}`, listener));
     grown.disconnect();
-    sizes.disconnect();
   };
 }
 
