@@ -30,13 +30,7 @@ NOTEBOOKS = {
     "10_host_device_transfers": (remedies.HOST, remedies.PAGEABLE, stacks.HOST),
     "11_activation_checkpointing": (remedies.RECOMPUTED,),
     "17_debug_tools": (remedies.ANOMALY, remedies.PROFILER),
-    "18_gradient_clipping": (remedies.CLIPPING,),
-    "20_validation_without_grad": (
-        remedies.VALIDATION,
-        remedies.FROZEN,
-        remedies.GROWTH,
-        stacks.VALIDATION,
-    ),
+    "20_validation_without_grad": (remedies.VALIDATION, remedies.GROWTH, stacks.VALIDATION),
     "22_compile_and_cuda_graphs": (remedies.RECOMPILED, remedies.UNCOMPILED, stacks.COMPILING),
     "23_find_the_bottleneck": (stacks.START, stacks.OUTSIDE),
 }

@@ -47,9 +47,9 @@ class Finding:
         return "\n".join(lines)
 
 
-def found(name: str, share: Share, how: str, where: str = "", **words: object) -> Finding:
+def found(name: str, share: Share, how: str, **words: object) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
-    return Finding(name, *share, how, remedy(name, **words), where=where)
+    return Finding(name, *share, how, remedy(name, **words))
 
 
 @dataclass(frozen=True)

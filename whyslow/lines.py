@@ -84,11 +84,6 @@ def _says(place: Place, kind: str) -> bool:
     return any(first <= place.line <= last for first, last in source_of(place.file)[kind])
 
 
-def is_by_hand(stack: Stack, *kinds: str) -> bool:
-    """Whether an own line itself, and no function of torch's for it, is of one of these kinds."""
-    return any(_says(place, kind) for place in own(stack[-1:]) for kind in kinds)
-
-
 def _loops(stack: Stack) -> set[tuple[str, Range]]:
     return {
         (place.file, loop)

@@ -45,7 +45,6 @@ class Seen:
     recomputed: bool = False
     lower_precision: bool = False
     anomaly: bool = False
-    deterministic: bool = False
     profiled: bool = False
     images: bool = False
     on_new: Callable[[Any], None] = lambda item: None
@@ -91,7 +90,6 @@ class Seen:
         self.images |= any(each.dim() == 4 for each in tensors)
         self.lower_precision |= torch.is_autocast_enabled(self.device)
         self.anomaly |= torch.is_anomaly_enabled()
-        self.deterministic |= torch.are_deterministic_algorithms_enabled()
         self.profiled |= torch.autograd._profiler_enabled()
 
     def _add(self, known: list[Any], item: Any) -> None:

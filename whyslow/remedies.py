@@ -13,7 +13,6 @@ FEW_WORKERS = "too few loader workers"
 IDLE_WORKERS = "loader workers that cost more than they save"
 RESTARTS = "loader workers started again every epoch"
 LOOP = "optimizer loops over parameters"
-CLIPPING = "gradient clipping in a Python loop"
 BESIDE = "work beside forward, backward and update"
 ANOMALY = "anomaly mode left on"
 PROFILER = "profiler left on"
@@ -28,7 +27,6 @@ LAYOUT = "images not in channels-last order"
 RECOMPILED = "compiled again for other shapes"
 UNCOMPILED = "operators that torch.compile would join"
 VALIDATION = "validation with gradients"
-FROZEN = "gradients of weights that are not trained"
 # An accelerator, and memory. A larger batch changes what is learned.
 HOST = "the host waits for the device"
 PAGEABLE = "copies from pageable memory"
@@ -47,10 +45,8 @@ REMEDIES = {
     "its workers live on, and load ahead for the next epoch.",
     LOOP: "torch.optim.{kind}(..., fused=True):\n"
     "one pass over all parameters instead of several operators for each.",
-    CLIPPING: "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
-    "one operator over the whole list, and no norm read back for each tensor.",
     BESIDE: "A loop over samples becomes one operator on the batch, or work for the loader's\n"
-    "workers; log, print, save and compute metrics every 100th step, not in each.",
+    "workers; one over gradients, clip_grad_norm_; log and compute metrics every 100th step.",
     ANOMALY: "Remove torch.autograd.set_detect_anomaly(True) and detect_anomaly():\n"
     "switch it on only to search for a nan.",
     PROFILER: "Profile a few steps, with torch.profiler.schedule(wait, warmup, active),\n"
@@ -71,8 +67,6 @@ REMEDIES = {
     "since each new one is compiled again.",
     VALIDATION: "with torch.no_grad(): around the validation, or @torch.no_grad() above it;\n"
     "model.eval() alone still records every operator for backward.",
-    FROZEN: "part.requires_grad_(False) for what stays as it is,\n"
-    "and model.train() and eval() as before: the forward pass is the same.",
     HOST: "total += loss.detach() on the device, and .item() once every 100 steps;\n"
     "no print(loss), no `if loss > ...` and no boolean mask in the step.",
     PAGEABLE: "DataLoader(..., pin_memory=True), and in the step\n"

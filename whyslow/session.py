@@ -25,13 +25,14 @@ from labkit.device import is_out_of_memory, release_memory
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
-from whyslow import by_lines, experiments, loading, remedies
+from whyslow import experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
-from whyslow.lines import Parts
+from whyslow.lines import Parts, cause_of
 from whyslow.observe import mapped, observe, tensors_of
 from whyslow.sampling import NONE, share_of
-from whyslow.stacks import COMPILING, LOADING, OWN, UPDATE
+from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack
+from whyslow.stacks import own as own_lines
 from whyslow.subject import (
     LEAST_STEPS,
     MEMORY_STEPS,
@@ -53,6 +54,8 @@ COUNTED = 1 / 20
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
 MANY = 12
+# One compilation is no habit; a little work of one's own is in every step.
+COMPILATIONS, LITTLE = 2, 0.08
 
 
 def diagnose(
@@ -186,7 +189,6 @@ class Session:
 
     def _stream(self) -> None:
         """Steps on batches as they come: what is waited for, and which lines run meanwhile."""
-        subject = self.subject
         before = experiments.compilations()
         with preserve_state(*self.restoration.items):
             streamed = self._streamed()
@@ -195,12 +197,9 @@ class Session:
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
         self.checked[remedies.RECOMPILED] = ""
-        if by_lines.trains(subject):
-            self.checked[remedies.BESIDE] = ""
-        self.found += self._placed(by_lines.again(self.parts, times), (COMPILING,))
-        # torch's own functions are timed on tensors like these: of a kind that they may not take.
-        with self._may_fail(remedies.LOOP):
-            self.found += self._placed(by_lines.by_hand(subject, self.parts), (OWN, UPDATE))
+        if times >= COMPILATIONS:
+            how = f"by its lines: {times} compilations in warm steps"
+            self.found += self._by_lines(remedies.RECOMPILED, (COMPILING,), how)
 
     def _streamed(self) -> Stream:
         """Of slow steps, the time of the first batches is enough."""
@@ -231,17 +230,42 @@ class Session:
         if subject.takes_batches and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
             self.phases = self.parts.shares(self.waiting)
-            each = loading.finding(subject, streamed, self._may_fail)
-            self.found.append(replace(each, where=where))
-            return
-        share = self.parts.sampled.causes.get(LOADING, NONE)
-        how = "by its lines: a loader of the step's own"
-        self.found.append(found(remedies.WAITS, share, how, where, loader=remedies.loader()))
+            waits = loading.finding(subject, streamed, self._may_fail)
+        else:
+            share = self.parts.sampled.causes.get(LOADING, NONE)
+            how = "by its lines: a loader of the step's own"
+            waits = found(remedies.WAITS, share, how, loader=remedies.loader())
+        self.found.append(replace(waits, where=where))
 
     def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
         """With the line that takes most of the part, and as a share of all of the step."""
         where, scale = self.parts.where(part), 1 - self.waiting
         return [replace(each, where=where).scaled(scale) for each in findings]
+
+    def _by_lines(self, name: str, part: tuple[str, ...], how: str) -> list[Finding]:
+        """What these causes take; of an update, in the reader's own lines, and not in torch's."""
+
+        def is_part(stack: Stack) -> bool:
+            cause = cause_of(stack)
+            return cause in part and (cause != UPDATE or bool(own_lines(stack[-1:])))
+
+        share = self.parts.share(is_part)
+        return self._placed([found(name, share, how, kind="AdamW")], part)
+
+    def _own_work(self) -> Iterator[Finding]:
+        """Work in the reader's own lines: no experiment is for it. Validation is none of it."""
+        seen = self.subject.seen
+        if not seen.roots or not seen.backwards or seen.profiled or seen.unused:
+            return
+        kinds = {remedies.BESIDE: (OWN, LOGGING), remedies.LOOP: (UPDATE,)}
+        if any(map(experiments.is_torchs, seen.optimizers)):
+            kinds = {remedies.BESIDE: (OWN, LOGGING, UPDATE)}
+        for name, part in kinds.items():
+            self.checked.setdefault(name, "")
+            how = "by the lines that ran outside of modules, loss, backward pass and optimizers"
+            for finding in self._by_lines(name, part, how):
+                if finding.interval[0] >= LITTLE:
+                    yield finding
 
     def _experiments(self) -> None:
         """In the order of their shares, each with its part of what is left of the time.
@@ -252,9 +276,7 @@ class Session:
         every = self._every_experiment(experiments.EXPERIMENTS)
         for number, experiment in enumerate(every):
             explained = max(explained, self._experiment(experiment, len(every) - number))
-        # By the lines alone: said where no experiment explains it.
-        beside = self._placed(by_lines.around(self.subject, self.parts), by_lines.AROUND)
-        self.found += [each for each in beside if explained < each.share / 2]
+        self.found += [each for each in self._own_work() if explained < each.share / 2]
         if not any(each.of == "time" for each in ranked(self.found)):
             for experiment in self._every_experiment((experiments.larger_batch,)):
                 self._experiment(experiment, 1)

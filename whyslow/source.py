@@ -15,8 +15,8 @@ _QUIET = {"no_grad", "inference_mode"}
 
 @functools.lru_cache(maxsize=256)
 def source_of(file: str) -> dict[str, list[Range]]:
-    """The ``loops`` of a file, ranges ``without`` gradients or that ``update`` by hand, lines that
-    read ``gradients``, and those that compute the ``loss``.
+    """The ``loops`` of a file, ranges ``without`` gradients or that ``update`` by hand, and lines
+    that compute the ``loss``.
 
     Nothing is known of a file that cannot be read, or that is no Python.
     """
@@ -30,8 +30,6 @@ def source_of(file: str) -> dict[str, list[Range]]:
             ranges["loops"].append(_range(node))
         if isinstance(node, (ast.With, ast.FunctionDef)) and _is_quiet(node):
             ranges["update" if _writes(node) else "without"].append(_range(node))
-        if isinstance(node, ast.Attribute) and node.attr == "grad":
-            ranges["gradients"].append(_range(node))
     ranges["loss"] += _losses(tree)
     return ranges
 

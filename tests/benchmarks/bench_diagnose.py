@@ -73,8 +73,6 @@ POINTS = {
     "loader workers that cost more than they save": _LOADER,
     "batch too small for the fixed costs of a step": ("overhead", "Low arithmetic intensity"),
     "optimizer loops over parameters": ("Optimizer.step", "optimizer"),
-    "gradient clipping in a Python loop": ("clip", "norm"),
-    "gradients filled with zeros": ("zero", "fill_"),
     "validation with gradients": ("validation", "eval"),
     "memory grows with every step": ("memory", "Memory"),
     "compiled again for other shapes": ("ompil", "dynamo"),

@@ -21,16 +21,16 @@ from labkit.busy import cores
 from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
-from whyslow import by_lines, experiments, loading, observe, remedies, session
+from whyslow import experiments, loading, observe, remedies, session
 from whyslow import subject as of_subject
 from whyslow.experiment import Experiment
 from whyslow.experiments import EXPERIMENTS
 from whyslow.findings import Finding
-from whyslow.lines import Parts, cause_of, is_by_hand
+from whyslow.lines import Parts
 from whyslow.observe import Seen
-from whyslow.remedies import BESIDE
+from whyslow.remedies import BESIDE, LOOP
 from whyslow.sampling import BLOCK, Sampler, saving_of, share_of
-from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, Place
+from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
 from whyslow.subject import Stream, Subject, end_workers, own, stream
 
 # ------------------------------------------------------------------- a change takes the fault out
@@ -70,9 +70,8 @@ MORE = {
     "anomaly_everywhere": seen_to_be("anomaly"),
     "anomaly_in_the_step": launches,
     "profiled": seen_to_be("profiled"),
-    "deterministic": seen_to_be("deterministic"),
+    "deterministic": lambda step, subject: torch.are_deterministic_algorithms_enabled(),
     "checkpointed": flops,
-    "frozen_in_name": flops,
     "validated_with_gradients": seen_to_be("unused"),
     "full_precision": kept_bytes,
     "loop_optimizer": launches,
@@ -113,7 +112,7 @@ def test_a_larger_batch_holds_the_same_samples_again():
 
 
 def test_no_larger_batch_is_made_where_memory_is_unknown(monkeypatch):
-    subject = subject_of()
+    subject = Subject(print)
     free = 10_000
     monkeypatch.setattr(of_subject, "free_bytes", lambda device: free)
     for peak, room in ((None, False), (499, True), (501, False)):
@@ -145,6 +144,7 @@ def result(ratios, pairs=None):
     return SimpleNamespace(
         ratios=ratios,
         pairs=len(ratios) if pairs is None else pairs,
+        error=None,
         device="cpu",
         baseline=side,
         candidate=side,
@@ -202,19 +202,14 @@ def model():
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def clips(weights):
-    for weight in weights:
-        weight.grad = weight.grad / 2
-
-
 def counts(losses):
     return [loss for loss in losses if loss]
 
 
-def averages(weights, means):
+def updates(weights):
     with torch.no_grad():
-        for mean, weight in zip(means, weights, strict=True):
-            mean.lerp_(weight, 0.1)
+        for weight in weights:
+            weight.sub_(0.1 * weight.grad)
 
 
 def line_of(function):
@@ -224,7 +219,7 @@ def line_of(function):
     return Place(code.co_filename, last, code.co_name)
 
 
-BY_HAND, OF_WEIGHTS, OF_ONES_OWN = map(line_of, (clips, averages, counts))
+UPDATES, COUNTS = map(line_of, (updates, counts))
 
 
 def parts(shares):
@@ -236,38 +231,34 @@ def parts(shares):
     return found
 
 
-def subject_of(**seen):
-    batch = (torch.zeros(8, 4), torch.zeros(8, dtype=torch.int64))
-    given = Seen(roots=[model()], **seen)
-    return Subject(lambda batch: None, [batch], [batch], given, step_seconds=1.0)
-
-
-def taking(seconds):
-    """Stands for labkit's `measure`."""
-    return lambda step, **how: SimpleNamespace(median=seconds)
+def told_of(shares, **seen):
+    """A session that has seen this."""
+    told = session.Session(lambda: None)
+    told.subject.seen = Seen(roots=[model()], backwards=1, **seen)
+    told.parts = parts(shares)
+    return told
 
 
 def names_and_shares(found):
     return {each.name: each.share for each in found}
 
 
-@pytest.mark.parametrize("stack", [(OF_ONES_OWN,), (LOGGING,)])
+@pytest.mark.parametrize("stack", [(COUNTS,), (LOGGING,)])
 @pytest.mark.parametrize(("share", "wanted"), [(0.5, {BESIDE: 0.5}), (0.01, {}), (0.07, {})])
 def test_work_around_the_training(stack, share, wanted):
-    subject = subject_of(backwards=1)
-    seen = parts({stack: share, (FORWARD,): 0.9 - share, (BY_HAND,): 0.1})
-    assert names_and_shares(by_lines.around(subject, seen)) == pytest.approx(wanted)
+    # What torch's own optimizers take is no work of the reader's.
+    told = told_of({stack: share, (FORWARD,): 0.9 - share, (COUNTS, UPDATE): 0.1})
+    assert names_and_shares(told._own_work()) == pytest.approx(wanted)
 
 
 def test_waits_for_data_are_no_part_of_the_step_itself():
-    seen = parts({(OF_ONES_OWN,): 0.2, (FORWARD,): 0.2, (LOADING,): 0.6})
-    found = names_and_shares(by_lines.around(subject_of(backwards=1), seen))
-    assert found == pytest.approx({BESIDE: 0.5})
+    told = told_of({(COUNTS,): 0.2, (FORWARD,): 0.2, (LOADING,): 0.6})
+    assert names_and_shares(told._own_work()) == pytest.approx({BESIDE: 0.5})
 
 
 def test_a_validation_is_no_work_beside():
-    subject = subject_of(backwards=1, unused=[model()])
-    assert not list(by_lines.around(subject, parts({(FORWARD,): 0.5, (OF_ONES_OWN,): 0.5})))
+    told = told_of({(FORWARD,): 0.5, (COUNTS,): 0.5}, unused=[model()])
+    assert not list(told._own_work())
 
 
 class Own(torch.optim.SGD):
@@ -275,76 +266,44 @@ class Own(torch.optim.SGD):
 
 
 @pytest.mark.parametrize(
-    ("kind", "share", "wanted"),
-    [
-        (torch.optim.SGD, 0.4, {"gradient clipping in a Python loop": 0.3}),
-        (torch.optim.SGD, 0.02, {}),
-        (Own, 0.2, {"optimizer loops over parameters": 0.1}),
-        (Own, 0.02, {}),
-        (None, 0.4, {"optimizer loops over parameters": 0.3}),
-        (None, 0.02, {}),
-    ],
-)
-def test_loops_over_parameters(monkeypatch, kind, share, wanted):
-    monkeypatch.setattr(by_lines, "measure", taking(0.1))
-    subject = subject_of(backwards=1)
-    if kind is not None:
-        subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
-    # What torch's own optimizers take is no loop of the reader's.
-    seen = parts({(BY_HAND,): share, (FORWARD,): 0.8 - share, (OF_ONES_OWN, "update"): 0.2})
-    assert names_and_shares(by_lines.by_hand(subject, seen)) == pytest.approx(wanted)
-
-
-@pytest.mark.parametrize(
     ("kind", "name"),
-    [(torch.optim.SGD, BESIDE), (None, "optimizer loops over parameters")],
+    [(torch.optim.SGD, BESIDE), (Own, LOOP), (None, LOOP)],
 )
-def test_an_average_of_weights_is_no_clipping(monkeypatch, kind, name):
-    monkeypatch.setattr(by_lines, "measure", taking(0.0))
-    subject = subject_of(backwards=1)
-    if kind is not None:
-        subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
-    seen = parts({(OF_WEIGHTS,): 0.4, (FORWARD,): 0.6})
-    found = [*by_lines.by_hand(subject, seen), *by_lines.around(subject, seen)]
-    assert names_and_shares(found) == pytest.approx({name: 0.4})
-
-
-def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
-    monkeypatch.setattr(by_lines, "measure", taking(0.4))
-    subject = subject_of(backwards=1)
-    subject.seen.optimizers.append(torch.optim.SGD(subject.seen.parameters, lr=0.1))
-    [found] = by_lines.by_hand(subject, parts({(FORWARD,): 0.6, (BY_HAND,): 0.4}))
-    assert (found.share, found.interval[0]) == pytest.approx((0, 0))
+def test_updates_by_hand(kind, name):
+    # As an average of weights beside an optimizer of torch's.
+    optimizers = [kind(model().parameters(), lr=0.1)] if kind else []
+    told = told_of({(UPDATES,): 0.4, (FORWARD,): 0.6}, optimizers=optimizers)
+    assert names_and_shares(told._own_work()) == pytest.approx({name: 0.4})
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        ("clipped_by_hand", lambda stack: is_by_hand(stack, *by_lines.BY_HAND)),
-        ("optimizer_by_hand", lambda stack: is_by_hand(stack, *by_lines.BY_HAND)),
-        ("flipped_one_by_one", lambda stack: cause_of(stack) in by_lines.AROUND),
-    ],
+    ("name", "finding"),
+    [("clipped_by_hand", BESIDE), ("optimizer_by_hand", LOOP), ("flipped_one_by_one", BESIDE)],
 )
-def test_loops_in_python_are_seen_in_their_lines(name, wanted):
+def test_loops_in_python_are_seen_in_their_lines(monkeypatch, name, finding):
+    monkeypatch.setattr(session, "LITTLE", 0.0)
     beside_it = []
     for mended in (False, True):
         program = PROGRAMS[name].make(mended)
-        subject, seen = Subject(program.step, program.batches), Parts()
+        told = session.Session(program.step, program.batches)
         # Beside other programs, threads that wait for each other make small operators slow ones.
-        with preserve_flags(), seen.seen():
+        with preserve_flags():
             torch.set_num_threads(1)
-            stream(subject.train, program.batches, 2.0)
-        share, _ = seen.share(wanted)
+            told.subject.seen = observe.observe(
+                told.subject.serve(program.batches), lambda item: None
+            )
+            with told.parts.seen():
+                stream(told.subject.train, program.batches, 1.0)
+        found = names_and_shares(told._own_work())
         # Beside the rest of the step, which is the same in both.
-        beside_it.append(share / (1 - share))
+        beside_it.append(found.get(finding, 0.0) / (1 - found.get(finding, 0.0)))
     assert beside_it[0] > 0.05 and beside_it[0] > 3 * beside_it[1]
 
 
-def test_compiling_once_is_no_habit():
-    seen = parts({(COMPILING,): 0.1, (FORWARD,): 0.9})
-    [found] = by_lines.again(seen, 2)
+def test_compiling_has_its_share():
+    told = told_of({(COMPILING,): 0.1, (FORWARD,): 0.9})
+    [found] = told._by_lines(remedies.RECOMPILED, (COMPILING,), "so")
     assert found.share == pytest.approx(0.1)
-    assert not list(by_lines.again(seen, 1))
 
 
 def test_no_share_is_more_than_all():
