@@ -111,9 +111,10 @@ class Sampled:
 
     def __init__(self, tally: Tally, of_step: bool = False) -> None:
         self.seconds, self.looks = tally.total, tally.looks
-        self.loop = loop = None if of_step else training_loop(list(tally.seconds))
-        in_loop = {stack for stack in tally.seconds if loop is None or loop in _loops(stack)}
-        begins = min((min(tally.seconds[stack]) for stack in in_loop), default=0)
+        seen = {stack for _, stack, _ in tally.items()}
+        self.loop = loop = None if of_step else training_loop(seen)
+        in_loop = {stack for stack in seen if loop is None or loop in _loops(stack)}
+        begins = min((block for block, stack, _ in tally.items() if stack in in_loop), default=0)
 
         def cause(stack: Stack, block: int) -> str:
             found = cause_of(stack)

@@ -15,8 +15,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from statistics import fmean
 from typing import TypeVar
 
@@ -38,33 +37,32 @@ NONE: Share = 0.0, (0.0, 0.0)
 Kind = TypeVar("Kind", bound=Hashable)
 
 
-@dataclass
 class Tally:
     """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken.
 
     Time in which no line of the reader's ran, as between two cells, is in no block.
     """
 
-    width: float = BLOCK
-    looks: int = 0
-    seconds: dict[Stack, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    def __init__(self) -> None:
+        self.looks, self._width = 0, BLOCK
+        self._blocks = _empty_blocks()
 
     def add(self, stack: Stack, now: float, seconds: float) -> None:
         """One look: ``now`` counts from the begin."""
         self.looks += 1
-        block = int(now / self.width)
-        blocks = self.seconds[stack]
-        blocks[block] = blocks.get(block, 0.0) + seconds
-        if block >= BLOCKS:
-            self._widen()
+        while now >= BLOCKS * self._width:
+            self._width *= 2
+            wider = _empty_blocks()
+            for block, each, its in self.items():
+                wider[block // 2][each] += its
+            self._blocks = wider
+        self._blocks[int(now / self._width)][stack] += seconds
 
-    def _widen(self) -> None:
-        self.width *= 2
-        for blocks in self.seconds.values():
-            fine = list(blocks.items())
-            blocks.clear()
-            for block, seconds in fine:
-                blocks[block // 2] = blocks.get(block // 2, 0.0) + seconds
+    def items(self) -> Iterator[tuple[int, Stack, float]]:
+        """Block, stack and seconds as they are now: a sampler may add to them."""
+        for number, block in enumerate(self._blocks):
+            for stack, seconds in list(block.items()):
+                yield number, stack, seconds
 
     def shares(self, kind_of: Callable[[Stack, int], Kind | None]) -> dict[Kind, Share]:
         """The share of each kind of stacks in their blocks, the largest first; what is of no kind
@@ -72,24 +70,25 @@ class Tally:
         """
         wholes: dict[int, float] = defaultdict(float)
         kinds: dict[Kind, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        # As they are now: a sampler may add to them.
-        for stack, blocks in list(self.seconds.items()):
-            for block, seconds in list(blocks.items()):
-                kind = kind_of(stack, block)
-                if kind is not None:
-                    wholes[block] += seconds
-                    kinds[kind][block] += seconds
-        ordered = sorted(wholes)
-        whole = [wholes[block] for block in ordered]
+        for block, stack, seconds in self.items():
+            kind = kind_of(stack, block)
+            if kind is not None:
+                wholes[block] += seconds
+                kinds[kind][block] += seconds
+        whole = list(wholes.values())
         found = {
-            kind: share_of([its[each] for each in ordered], whole) for kind, its in kinds.items()
+            kind: share_of([its[each] for each in wholes], whole) for kind, its in kinds.items()
         }
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))
 
     @property
     def total(self) -> float:
         """Seconds in which lines of the reader's ran."""
-        return sum(sum(blocks.values()) for blocks in self.seconds.values())
+        return sum(seconds for *_, seconds in self.items())
+
+
+def _empty_blocks() -> list[dict[Stack, float]]:
+    return [defaultdict(float) for _ in range(BLOCKS)]
 
 
 class Sampler:

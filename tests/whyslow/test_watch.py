@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import inspect
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -193,13 +192,6 @@ def test_a_script_that_ends_in_another_way_is_reported_and_ends_so(tmp_path, end
     assert told in done.stderr and "time.sleep(0.3)" in done.stderr
 
 
-def test_a_script_that_its_scheduler_ends_is_reported_and_ends_so(tmp_path):
-    end = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)"
-    done = run(tmp_path, FAILS.format(end=end))
-    assert done.returncode == -signal.SIGTERM
-    assert "until SIGTERM" in done.stderr and "time.sleep(0.3)" in done.stderr
-
-
 WORKERS = """
     import time
     import torch
@@ -281,7 +273,7 @@ def test_a_file_says_which_lines_are_without_gradients(tmp_path):
     )
     source = source_of(str(file))
     assert source["without"] == [(2, 4), (8, 9)] and source["update"] == [(5, 7)]
-    assert source["gradients"] == [(7, 7)] and source["loss"] == [(11, 11)]
+    assert source["loss"] == [(11, 11)]
     assert set(source["loops"]) == {(3, 4), (6, 7)}
     assert not source_of(str(tmp_path / "none.py"))["loops"]
 
@@ -290,7 +282,7 @@ def test_a_long_run_keeps_few_blocks():
     tally = Tally()
     for number in range(10 * BLOCKS):
         tally.add(("loading",), number * BLOCK, BLOCK)
-    assert len(tally.seconds[("loading",)]) <= BLOCKS
+    assert len(list(tally.items())) <= BLOCKS
     assert tally.total == pytest.approx(10 * BLOCKS * BLOCK)
 
 
