@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from labkit import charts, show
 from labkit.show import Bar
@@ -31,11 +31,6 @@ class Finding:
     remedy: str
     of: str = "time"
     where: str = ""
-
-    def scaled(self, scale: float) -> Finding:
-        """As a share of something longer, of which ``scale`` is the step that it was a share of."""
-        low, high = self.interval
-        return replace(self, share=scale * self.share, interval=(scale * low, scale * high))
 
     def __str__(self) -> str:
         low, high = self.interval

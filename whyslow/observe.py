@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -24,16 +25,19 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from labkit.device import check_current, synchronize
 from labkit.restore import giving_back
 from labkit.restore.attributes import patched
-from whyslow.stacks import LOADING, stack_of
+from whyslow.stacks import LOADING, mark_of
+
+# What calls a module with its hooks.
+_CALL = nn.Module._call_impl.__code__
 
 
 @dataclass
 class Seen:
     """What one step did, in so many ``seconds``, in the thread that makes this.
 
-    ``roots``: modules that the step itself calls. ``unused``: roots in evaluation mode that
-    recorded a graph. ``device``: the accelerator that it works on, or cpu. ``on_new`` is given what
-    has a state, before it is first used.
+    ``roots``: modules that the step itself calls. ``unused``: roots in evaluation mode that record
+    a graph. ``device``: the accelerator that it works on, or cpu. ``on_new`` is given what has a
+    state, before it is first used.
     """
 
     roots: list[nn.Module] = field(default_factory=list)
@@ -49,8 +53,6 @@ class Seen:
     images: bool = False
     on_new: Callable[[Any], None] = lambda item: None
     _thread: int = field(default_factory=threading.get_ident)
-    _depth: int = 0
-    _loads: bool = False
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -63,7 +65,8 @@ class Seen:
         kinds = [type(module).__name__ for root in self.roots for module in root.modules()]
         return "OptimizedModule" in kinds
 
-    def _is_here(self) -> bool:
+    def is_here(self) -> bool:
+        """Whether it is the step itself that runs, forward."""
         here = threading.get_ident() == self._thread and not _goes_back()
         return here and not torch.compiler.is_compiling()
 
@@ -71,17 +74,16 @@ class Seen:
         """A hook before a module's forward pass."""
         # Checkpointing computes it again within the backward pass.
         self.recomputed |= _goes_back()
-        if not self._is_here():
+        callers = list(_callers(sys._getframe(1)))
+        if not self.is_here() or sum(code is _CALL for code in callers) > 1:
             return
-        self._depth += 1
-        if self._depth > 1:
-            return
-        self._loads = LOADING in stack_of(sys._getframe(1))
-        if self._loads:
+        if LOADING in map(mark_of, callers):
             # No root of the step; but a norm in it has a state that is put back.
             self.on_new(module)
             return
         self._add(self.roots, module)
+        if not module.training and torch.is_grad_enabled():
+            self.unused += [module] * any(each.requires_grad for each in module.parameters())
         tensors = tensors_of(inputs)
         for device in {each.device for each in (*module.parameters(), *tensors)}:
             check_current(device)
@@ -92,31 +94,26 @@ class Seen:
         self.anomaly |= torch.is_anomaly_enabled()
         self.profiled |= torch.autograd._profiler_enabled()
 
+    def updates(self, optimizer: Any, *_: Any) -> None:
+        """A hook before an optimizer's step, which may be in the hook of a gradient."""
+        if self.is_here() or _goes_back():
+            self._add(self.optimizers, optimizer)
+
     def _add(self, known: list[Any], item: Any) -> None:
         if not any(item is each for each in known):
             self.on_new(item)
             known.append(item)
 
-    def leaves(self, module: Any, inputs: Any, output: Any) -> None:
-        """A hook behind it."""
-        if not self._is_here():
-            return
-        self._depth = max(0, self._depth - 1)
-        evaluates = not module.training and torch.is_grad_enabled()
-        if self._depth or self._loads or not evaluates:
-            return
-        if any(each.requires_grad for each in tensors_of(output)):
-            self.unused.append(module)
-
-    def updates(self, optimizer: Any, *_: Any) -> None:
-        """A hook before an optimizer's step, which may be in the hook of a gradient."""
-        if self._is_here() or _goes_back():
-            self._add(self.optimizers, optimizer)
-
 
 def _goes_back() -> bool:
     """Whether this thread is in a backward pass; an accelerator's is in one of autograd's."""
     return torch._C._current_graph_task_id() != -1
+
+
+def _callers(frame: FrameType | None) -> Iterator[CodeType]:
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
 
 
 @contextmanager
@@ -130,13 +127,12 @@ def _listening(seen: Seen) -> Iterator[None]:
             handle.remove()
 
     def goes_back(*args: Any, **keywords: Any) -> Any:
-        seen.backwards += seen._is_here()
+        seen.backwards += seen.is_here()
         return backward(*args, **keywords)
 
     # No ExitStack: of its callbacks, an interrupt may leave some undone.
     with giving_back(remove), patched(torch.autograd, "backward", goes_back):
         handles.append(module_hooks.register_module_forward_pre_hook(seen.enters))
-        handles.append(module_hooks.register_module_forward_hook(seen.leaves, always_call=True))
         handles.append(optimizer_hooks.register_optimizer_step_pre_hook(seen.updates))
         yield
 

@@ -24,27 +24,17 @@ from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
-from labkit.text import format_seconds
+from labkit.text import format_bytes, format_seconds
 from whyslow import experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Parts, cause_of
+from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own, stream
 from whyslow.observe import mapped, observe, tensors_of
 from whyslow.sampling import NONE, share_of
 from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack
 from whyslow.stacks import own as own_lines
-from whyslow.subject import (
-    LEAST_STEPS,
-    MEMORY_STEPS,
-    Stream,
-    Subject,
-    ahead,
-    end_workers,
-    growth,
-    own,
-    stream,
-    use_of,
-)
+from whyslow.subject import MEMORY_STEPS, Subject, use_of
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15
@@ -92,8 +82,7 @@ class Session:
         self, step: Callable[..., object], batches: Any = None, seconds: float = 1.0
     ) -> None:
         self.subject = Subject(step, own(batches))
-        self.seconds = seconds
-        self.begin = time.perf_counter()
+        self.seconds, self.begin = seconds, time.perf_counter()
         self.others = Others()
         self.parts = Parts()
         self.restoration: Restoration
@@ -147,9 +136,9 @@ class Session:
     def _look(self) -> None:
         """The first steps: what is used, and how long it takes."""
         subject = self.subject
-        if subject.takes_batches:
+        if subject.loader is not None:
             with self.parts.seen():
-                subject.keep(subject.loader)
+                subject.keep()
             self.loads_in = self.parts.where((LOADING,))
         probe = [mapped(torch.clone, batch) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
@@ -161,12 +150,11 @@ class Session:
         if subject.step_seconds < self.seconds / 2 or experiments.codes() != before:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve())
-        self.step_seconds = subject.step_seconds
 
     def _observe(self, step: Callable[[], object]) -> None:
         with self.parts.seen():
             self.subject.seen = observe(step, self.restoration.keep)
-        self.subject.step_seconds = self.subject.seen.seconds
+        self.step_seconds = self.subject.step_seconds = self.subject.seen.seconds
 
     def _count(self) -> None:
         """Memory, in a few steps more."""
@@ -179,7 +167,11 @@ class Session:
             use = use_of(subject.serve(), subject.seen.device)
             subject.peak = use.peak
             self.checked[remedies.GROWTH] = ""
-            self.found += growth(use)
+            if use.stays:
+                share = min(1.0, use.stays / use.adds)
+                how = f"by counting: {format_bytes(use.stays)} stay alive after each step"
+                grows = found(remedies.GROWTH, (share, (share, share)), how)
+                self.found.append(replace(grows, of="memory"))
 
     def _too_slow(self, steps: int, more: float = 0.0) -> str:
         """Why so many steps, and ``more`` seconds, were not taken."""
@@ -193,24 +185,22 @@ class Session:
         with preserve_state(*self.restoration.items):
             streamed = self._streamed()
             times = experiments.compilations() - before
-            self._from_waits(streamed)
+            self.found.append(self._waits(streamed))
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
         self.checked[remedies.RECOMPILED] = ""
         if times >= COMPILATIONS:
             how = f"by its lines: {times} compilations in warm steps"
-            self.found += self._by_lines(remedies.RECOMPILED, (COMPILING,), how)
+            self.found.append(self._by_lines(remedies.RECOMPILED, (COMPILING,), how))
 
     def _streamed(self) -> Stream:
         """Of slow steps, the time of the first batches is enough."""
         subject = self.subject
         workers = getattr(subject.loader, "num_workers", 0)
-        one = subject.step_seconds
-        if subject.takes_batches and not workers:
-            # Else the first batches are those that the workers took to start.
-            one += max(subject.loads)
+        # The first batches of workers are those that they took to start.
+        load = 0.0 if workers else max(subject.loads, default=0.0)
         steps = LEAST_STEPS + ahead(subject.loader)
-        if steps * one > 2 * STREAMING * self.seconds:
+        if steps * (subject.step_seconds + load) > 2 * STREAMING * self.seconds:
             if not workers:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
             self.checked[remedies.WAITS] = self._too_slow(2 * steps)
@@ -221,36 +211,36 @@ class Session:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed
 
-    def _from_waits(self, streamed: Stream) -> None:
+    def _waits(self, streamed: Stream) -> Finding:
         """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
         subject = self.subject
         self.phases = self.parts.shares()
         self.checked.setdefault(remedies.WAITS, "")
         where = self.parts.where((LOADING,)) or self.loads_in
-        if subject.takes_batches and streamed.wholes:
+        if subject.loader is not None and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
             self.phases = self.parts.shares(self.waiting)
-            waits = loading.finding(subject, streamed, self._may_fail)
-        else:
-            share = self.parts.sampled.causes.get(LOADING, NONE)
-            how = "by its lines: a loader of the step's own"
-            waits = found(remedies.WAITS, share, how, loader=remedies.loader())
-        self.found.append(replace(waits, where=where))
+            waits = loading.finding(subject.train, subject.loader, streamed, self._may_fail)
+            return replace(waits, where=where)
+        share = self.parts.sampled.causes.get(LOADING, NONE)
+        how = "by its lines: a loader of the step's own"
+        waits = found(remedies.WAITS, share, how, loader=remedies.loader())
+        return replace(waits, where=where)
 
-    def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
+    def _placed(self, finding: Finding, part: tuple[str, ...]) -> Finding:
         """With the line that takes most of the part, and as a share of all of the step."""
-        where, scale = self.parts.where(part), 1 - self.waiting
-        return [replace(each, where=where).scaled(scale) for each in findings]
+        scale, (low, high) = 1 - self.waiting, finding.interval
+        share, interval = scale * finding.share, (scale * low, scale * high)
+        return replace(finding, share=share, interval=interval, where=self.parts.where(part))
 
-    def _by_lines(self, name: str, part: tuple[str, ...], how: str) -> list[Finding]:
+    def _by_lines(self, name: str, part: tuple[str, ...], how: str) -> Finding:
         """What these causes take; of an update, in the reader's own lines, and not in torch's."""
 
         def is_part(stack: Stack) -> bool:
             cause = cause_of(stack)
             return cause in part and (cause != UPDATE or bool(own_lines(stack[-1:])))
 
-        share = self.parts.share(is_part)
-        return self._placed([found(name, share, how, kind="AdamW")], part)
+        return self._placed(found(name, self.parts.share(is_part), how, kind="AdamW"), part)
 
     def _own_work(self) -> Iterator[Finding]:
         """Work in the reader's own lines: no experiment is for it. Validation is none of it."""
@@ -260,12 +250,12 @@ class Session:
         kinds = {remedies.BESIDE: (OWN, LOGGING), remedies.LOOP: (UPDATE,)}
         if any(map(experiments.is_torchs, seen.optimizers)):
             kinds = {remedies.BESIDE: (OWN, LOGGING, UPDATE)}
+        how = "by the lines that ran outside of modules, loss, backward pass and optimizers"
         for name, part in kinds.items():
             self.checked.setdefault(name, "")
-            how = "by the lines that ran outside of modules, loss, backward pass and optimizers"
-            for finding in self._by_lines(name, part, how):
-                if finding.interval[0] >= LITTLE:
-                    yield finding
+            finding = self._by_lines(name, part, how)
+            if finding.interval[0] >= LITTLE:
+                yield finding
 
     def _experiments(self) -> None:
         """In the order of their shares, each with its part of what is left of the time.
@@ -317,7 +307,7 @@ class Session:
             if experiment.cores and (busy := others.in_the_way(experiment.cores)):
                 self.checked[experiment.name] = busy
             elif experiment.worth_naming(result):
-                [finding] = self._placed([experiment.finding(result)], experiment.part)
+                finding = self._placed(experiment.finding(result), experiment.part)
                 self.found.append(finding)
                 return finding.share
             elif result.pairs == 1:

@@ -239,7 +239,7 @@ def _grows(make: Any) -> float:
         program = make(mended)
         subject = Subject(program.step, program.batches)
         if program.batches is not None:
-            subject.keep(program.batches)
+            subject.keep()
         use = use_of(subject.serve(), "cpu")
         stays.append(use.stays / use.adds)
     return stays[0] - stays[1]

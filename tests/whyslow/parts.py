@@ -116,7 +116,7 @@ def looked_at(program: Program) -> Subject:
     """The subject that the diagnosis makes of a program, before its first experiment."""
     subject = Subject(program.step, program.batches)
     if program.batches is not None:
-        subject.keep(program.batches)
+        subject.keep()
     step = subject.serve()
     step()
     subject.seen = observe(step, lambda item: None)

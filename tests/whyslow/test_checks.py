@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -27,11 +28,12 @@ from whyslow.experiment import Experiment
 from whyslow.experiments import EXPERIMENTS
 from whyslow.findings import Finding
 from whyslow.lines import Parts
+from whyslow.loading import Stream, end_workers, own, stream
 from whyslow.observe import Seen
 from whyslow.remedies import BESIDE, LOOP
 from whyslow.sampling import BLOCK, Sampler, saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
-from whyslow.subject import Stream, Subject, end_workers, own, stream
+from whyslow.subject import Subject
 
 # ------------------------------------------------------------------- a change takes the fault out
 
@@ -57,10 +59,17 @@ def threads_away(step, subject):
     return abs(torch.get_num_threads() - cores())
 
 
+def graphs(step, subject):
+    outputs = []
+    hook = subject.seen.roots[0].register_forward_hook(lambda _, __, found: outputs.append(found))
+    step()
+    hook.remove()
+    return sum(each.requires_grad for each in outputs)
+
+
 def seen_to_be(name):
     def probe(step, subject):
-        found = getattr(observe.observe(step, lambda item: None), name)
-        return len(found) if isinstance(found, list) else int(found)
+        return int(getattr(observe.observe(step, lambda item: None), name))
 
     return probe
 
@@ -72,7 +81,7 @@ MORE = {
     "profiled": seen_to_be("profiled"),
     "deterministic": lambda step, subject: torch.are_deterministic_algorithms_enabled(),
     "checkpointed": flops,
-    "validated_with_gradients": seen_to_be("unused"),
+    "validated_with_gradients": graphs,
     "full_precision": kept_bytes,
     "loop_optimizer": launches,
     "channels_first": in_the_other_order,
@@ -302,7 +311,7 @@ def test_loops_in_python_are_seen_in_their_lines(monkeypatch, name, finding):
 
 def test_compiling_has_its_share():
     told = told_of({(COMPILING,): 0.1, (FORWARD,): 0.9})
-    [found] = told._by_lines(remedies.RECOMPILED, (COMPILING,), "so")
+    found = told._by_lines(remedies.RECOMPILED, (COMPILING,), "so")
     assert found.share == pytest.approx(0.1)
 
 
@@ -322,6 +331,12 @@ def test_compilations_are_counted():
 
 
 WAITED = Stream(waits=[0.02] * 8, works=[0.01] * 8)
+WAITING = pytest.approx(2 / 3)
+
+
+@contextmanager
+def nothing_may_fail(name):
+    yield
 
 
 def loader(**settings):
@@ -349,22 +364,20 @@ def given_streams(monkeypatch, waits, alone):
 def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
     asked = given_streams(monkeypatch, {2: wait}, 0.031)
     monkeypatch.setattr(loading, "cores", lambda: 2)
-    subject = Subject(print, loader(num_workers=1))
-    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    named = loading.finding(print, loader(num_workers=1), WAITED, nothing_may_fail)
     assert asked == [2] and "num_workers=2" in named.remedy
     assert (named.name == "too few loader workers") == (share is not None)
     assert share is None or named.share == pytest.approx(share)
     # Else it says that this was tried, and what all of the waits are.
     assert share is not None or "saves little or nothing" in named.remedy
-    assert share is not None or (named.name, named.share) == ("waits for data", 0.67)
+    assert share is not None or (named.name, named.share) == ("waits for data", WAITING)
 
 
 @pytest.mark.parametrize(("wait", "share"), [(0.02, None), (0.0195, None), (0.002, 0.6)])
 def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, share):
-    asked = given_streams(monkeypatch, {0: wait, 1: 0.02}, 0.0015)
-    subject = Subject(print, loader(num_workers=1))
-    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
-    assert asked == [1, 0] and "num_workers=0" in named.remedy
+    asked = given_streams(monkeypatch, {0: wait}, 0.0015)
+    named = loading.finding(print, loader(num_workers=1), WAITED, nothing_may_fail)
+    assert asked == [0] and "num_workers=0" in named.remedy
     assert (named.name == "loader workers that cost more than they save") == (share is not None)
     assert share is None or named.share == pytest.approx(share)
     assert share is not None or "saves little or nothing" in named.remedy
@@ -381,8 +394,8 @@ def test_no_other_number_of_workers_is_tried(monkeypatch, settings, dataset):
         monkeypatch.setattr(module, "cores", lambda: count)
     # Without workers, without a core for one more, and of samples that are read only once.
     data = loader(**settings) if dataset is None else DataLoader(Streamed(), 8, **settings)
-    named = loading.cause(Subject(print, data), WAITED, (0.67, (0.6, 0.7)))
-    assert (asked, named.name, named.share) == ([], "waits for data", 0.67)
+    named = loading.finding(print, data, WAITED, nothing_may_fail)
+    assert (asked, named.name, named.share) == ([], "waits for data", WAITING)
     assert f"num_workers={count + 1}" not in named.remedy
 
 
@@ -438,12 +451,11 @@ def test_workers_that_are_started_again(settings, start, share):
     ],
 )
 def test_the_larger_one_of_starts_and_other_waits_is_named(monkeypatch, start, wait, name, share):
-    monkeypatch.setattr(loading, "_saving", lambda *given: (0.0, (-0.1, 0.1)))
+    monkeypatch.setattr(loading, "_other_number", lambda *given: None)
     waits = [start, *[wait] * 5] * 5
     streamed = Stream(waits, [0.01] * 30, [start] * 5)
     told = session.Session(print, loader(num_workers=1))
-    told._from_waits(streamed)
-    [found] = told.found
+    found = told._waits(streamed)
     assert (found.name, found.share) == (name, pytest.approx(share))
     # Both are waits.
     assert told.waiting == pytest.approx(sum(waits) / sum(streamed.wholes))
@@ -485,7 +497,7 @@ def test_workers_that_were_started_for_one_pass_end_with_it(lives_on):
     # Whatever a collection of garbage would end later, and would wait for.
     gc.disable()
     try:
-        Subject(print, given).keep(given)
+        Subject(print, given).keep()
         stream(lambda batch: None, given, 0.01)
         left = set(multiprocessing.active_children()) - others
         assert len(left) == lives_on
@@ -506,13 +518,17 @@ def test_what_stays_in_memory(keeps):
 
     use = of_subject.use_of(step, "cpu")
     assert use.stays == (4000 if keeps else 0)
-    found = [(each.share, each.of) for each in of_subject.growth(use)]
-    assert found == ([(1.0, "memory")] if keeps else [])
+    told = session.Session(step)
+    told.subject.step_seconds = 0.0
+    told._count()
+    found = [(each.name, each.share, each.of) for each in told.found]
+    assert found == ([(remedies.GROWTH, 1.0, "memory")] if keeps else [])
 
 
 def test_a_share_of_the_step_is_told_of_the_step_with_its_wait():
-    found = Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis")
-    scaled = found.scaled(0.5)
+    told = session.Session(print)
+    told.waiting = 0.5
+    scaled = told._placed(Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis"), ())
     assert (scaled.share, *scaled.interval) == pytest.approx((0.25, 0.2, 0.3))
 
 
@@ -625,8 +641,7 @@ class Opened(Dataset):
 def test_waits_are_found_of_a_loader_of_any_kind(dataset, workers, failed):
     loader = DataLoader(dataset, batch_size=8, num_workers=workers)
     told = session.Session(print, loader)
-    told._from_waits(WAITED)
-    [found] = told.found
+    found = told._waits(WAITED)
     assert (found.name, found.share) == ("waits for data", pytest.approx(2 / 3))
     reason = {loading.CAUSE: "RuntimeError: worker_init_fn was not called"}
     assert told.checked == {"waits for data": ""} | (reason if failed else {})

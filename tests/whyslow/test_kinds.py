@@ -7,9 +7,9 @@ from torch.nn import functional as F
 
 import whyslow
 from whyslow.lines import Parts
+from whyslow.loading import stream
 from whyslow.observe import observe
 from whyslow.stacks import BACKWARD, FORWARD, OWN, UPDATE
-from whyslow.subject import stream
 
 KINDS = {}
 
