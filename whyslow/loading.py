@@ -1,4 +1,4 @@
-"""Waits for data: how long they are, and whether other workers, or workers that live on, end them."""
+"""Waits for data: how long they are, and whether other workers, or those that live on, end them."""
 
 from __future__ import annotations
 

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import contextvars
 import math
+import sys
 import threading
 import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from statistics import fmean
 from typing import TypeVar
 
+from labkit.restore import giving_back
 from labkit.results.statistics import estimate, runs_of
-from whyslow.stacks import START, Stack, stack_of_thread
+from whyslow.stacks import START, Stack, stack_of, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
 FIRST, MOST = 0.002, 0.05
@@ -96,17 +99,19 @@ class Sampler:
     without imports. What it looks at begins ``below`` so many places of a stack.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
-    object is gone, as after an interrupt, the sampler ends, too: so it is no method of the sampler,
-    which its thread keeps.
+    object is gone, as after an interrupt, the sampler ends, too.
     """
 
     def __init__(
-        self, done: Callable[[], object], seconds: float = math.inf, below: int | None = None
+        self,
+        done: Callable[[], object] | None = None,
+        seconds: float = math.inf,
+        below: int | None = None,
     ) -> None:
         self.tally = Tally()
         self._below = below
         self._seconds = seconds
-        self._done = weakref.WeakMethod(done)
+        self._done = weakref.WeakMethod(done) if done else None
         self._target = threading.get_ident()
         self._ended = threading.Event()
         # What it shows at its end belongs to the cell that has started it.
@@ -127,7 +132,7 @@ class Sampler:
         tally = self.tally
         begin = last = time.perf_counter()
         worked, pause = 0.0, FIRST
-        while not self._ended.wait(pause) and self._done() is not None:
+        while not self._ended.wait(pause) and (self._done is None or self._done()):
             stack = stack_of_thread(self._target, self._below)
             now = time.perf_counter()
             pause = min(max(FIRST, SHARE * (now - begin)), MOST)
@@ -138,8 +143,17 @@ class Sampler:
             last = now
             if worked >= self._seconds:
                 self._ended.set()
-                if done := self._done():
+                if self._done and (done := self._done()):
                     done()
+
+
+@contextmanager
+def sampling() -> Iterator[Tally]:
+    """Look at the lines that run inside; those that have called it are none."""
+    sampler = Sampler(below=len(stack_of(sys._getframe())))
+    with giving_back(sampler.stop):
+        sampler.start()
+        yield sampler.tally
 
 
 def share_of(parts: Sequence[float], wholes: Sequence[float]) -> Share:

@@ -28,10 +28,10 @@ from labkit.text import format_bytes, format_seconds
 from whyslow import experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
-from whyslow.lines import Parts, cause_of
+from whyslow.lines import Sampled, cause_of
 from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own, stream
 from whyslow.observe import mapped, observe, tensors_of
-from whyslow.sampling import NONE, share_of
+from whyslow.sampling import NONE, Tally, sampling, share_of
 from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack
 from whyslow.stacks import own as own_lines
 from whyslow.subject import MEMORY_STEPS, Subject, use_of
@@ -84,7 +84,7 @@ class Session:
         self.subject = Subject(step, own(batches))
         self.seconds, self.begin = seconds, time.perf_counter()
         self.others = Others()
-        self.parts = Parts()
+        self.sampled = Sampled(Tally())
         self.restoration: Restoration
         self.found: list[Finding] = []
         # What was looked for, and why it could not be measured, or "".
@@ -137,9 +137,9 @@ class Session:
         """The first steps: what is used, and how long it takes."""
         subject = self.subject
         if subject.loader is not None:
-            with self.parts.seen():
+            with sampling() as tally:
                 subject.keep()
-            self.loads_in = self.parts.where((LOADING,))
+            self.loads_in = Sampled(tally).where((LOADING,))
         probe = [mapped(torch.clone, batch) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
         before = experiments.codes()
@@ -152,8 +152,9 @@ class Session:
             self._observe(subject.serve())
 
     def _observe(self, step: Callable[[], object]) -> None:
-        with self.parts.seen():
+        with sampling() as tally:
             self.subject.seen = observe(step, self.restoration.keep)
+        self.sampled = Sampled(tally)
         self.step_seconds = self.subject.step_seconds = self.subject.seen.seconds
 
     def _count(self) -> None:
@@ -205,33 +206,35 @@ class Session:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
             self.checked[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
-        with self.parts.seen():
+        with sampling() as tally:
             streamed = stream(subject.train, subject.loader, STREAMING * self.seconds)
+        self.sampled = Sampled(tally)
         if streamed.works:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed
 
     def _waits(self, streamed: Stream) -> Finding:
         """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
-        subject = self.subject
-        self.phases = self.parts.shares()
+        subject, loads = self.subject, self.sampled.causes.get(LOADING, NONE)
+        self.phases = {cause: share for cause, (share, _) in self.sampled.causes.items()}
         self.checked.setdefault(remedies.WAITS, "")
-        where = self.parts.where((LOADING,)) or self.loads_in
         if subject.loader is not None and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
-            self.phases = self.parts.shares(self.waiting)
+            rest = (1 - self.waiting) / max(1 - loads[0], 1e-9)
+            self.phases.pop(LOADING, None)
+            others = {cause: rest * share for cause, share in self.phases.items()}
+            self.phases = {LOADING: self.waiting} | others
             waits = loading.finding(subject.train, subject.loader, streamed, self._may_fail)
-            return replace(waits, where=where)
-        share = self.parts.sampled.causes.get(LOADING, NONE)
-        how = "by its lines: a loader of the step's own"
-        waits = found(remedies.WAITS, share, how, loader=remedies.loader())
-        return replace(waits, where=where)
+        else:
+            how = "by its lines: a loader of the step's own"
+            waits = found(remedies.WAITS, loads, how, loader=remedies.loader())
+        return replace(waits, where=self.sampled.where((LOADING,)) or self.loads_in)
 
     def _placed(self, finding: Finding, part: tuple[str, ...]) -> Finding:
         """With the line that takes most of the part, and as a share of all of the step."""
         scale, (low, high) = 1 - self.waiting, finding.interval
         share, interval = scale * finding.share, (scale * low, scale * high)
-        return replace(finding, share=share, interval=interval, where=self.parts.where(part))
+        return replace(finding, share=share, interval=interval, where=self.sampled.where(part))
 
     def _by_lines(self, name: str, part: tuple[str, ...], how: str) -> Finding:
         """What these causes take; of an update, in the reader's own lines, and not in torch's."""
@@ -240,7 +243,7 @@ class Session:
             cause = cause_of(stack)
             return cause in part and (cause != UPDATE or bool(own_lines(stack[-1:])))
 
-        return self._placed(found(name, self.parts.share(is_part), how, kind="AdamW"), part)
+        return self._placed(found(name, self.sampled.share(is_part), how, kind="AdamW"), part)
 
     def _own_work(self) -> Iterator[Finding]:
         """Work in the reader's own lines: no experiment is for it. Validation is none of it."""

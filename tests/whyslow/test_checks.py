@@ -27,13 +27,14 @@ from whyslow import subject as of_subject
 from whyslow.experiment import Experiment
 from whyslow.experiments import EXPERIMENTS
 from whyslow.findings import Finding
-from whyslow.lines import Parts
+from whyslow.lines import Sampled
 from whyslow.loading import Stream, end_workers, own, stream
 from whyslow.observe import Seen
 from whyslow.remedies import BESIDE, LOOP
-from whyslow.sampling import BLOCK, Sampler, saving_of, share_of
+from whyslow.sampling import BLOCK, Tally, sampling, saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
 from whyslow.subject import Subject
+from whyslow.watching import Watch
 
 # ------------------------------------------------------------------- a change takes the fault out
 
@@ -197,11 +198,10 @@ def test_a_change_that_breaks_the_first_step_is_refused():
 
 def test_the_looks_end_with_who_wanted_them():
     """As after an interrupt before the block has begun: its thread keeps the sampler alive."""
-    parts = Parts()
-    sampler = Sampler(parts._done)
-    sampler.start()
+    watch = Watch(show=False).start()
+    sampler = watch._sampler
     assert sampler._thread.is_alive()
-    del parts
+    del watch
     gc.collect()
     sampler._thread.join(5)
     assert not sampler._thread.is_alive()
@@ -231,20 +231,14 @@ def line_of(function):
 UPDATES, COUNTS = map(line_of, (updates, counts))
 
 
-def parts(shares):
-    """What is seen where each of these stacks takes its share of the time."""
-    found = Parts()
+def told_of(shares, **seen):
+    """A session that has seen each of these stacks take its share of the time."""
+    told, tally = session.Session(lambda: None), Tally()
+    told.subject.seen = Seen(roots=[model()], backwards=1, **seen)
     for block in range(12):
         for stack, share in shares.items():
-            found.tally.add(stack, block * BLOCK, share * BLOCK)
-    return found
-
-
-def told_of(shares, **seen):
-    """A session that has seen this."""
-    told = session.Session(lambda: None)
-    told.subject.seen = Seen(roots=[model()], backwards=1, **seen)
-    told.parts = parts(shares)
+            tally.add(stack, block * BLOCK, share * BLOCK)
+    told.sampled = Sampled(tally)
     return told
 
 
@@ -301,8 +295,9 @@ def test_loops_in_python_are_seen_in_their_lines(monkeypatch, name, finding):
             told.subject.seen = observe.observe(
                 told.subject.serve(program.batches), lambda item: None
             )
-            with told.parts.seen():
+            with sampling() as tally:
                 stream(told.subject.train, program.batches, 1.0)
+            told.sampled = Sampled(tally)
         found = names_and_shares(told._own_work())
         # Beside the rest of the step, which is the same in both.
         beside_it.append(found.get(finding, 0.0) / (1 - found.get(finding, 0.0)))

@@ -6,9 +6,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import whyslow
-from whyslow.lines import Parts
+from whyslow.lines import Sampled
 from whyslow.loading import stream
 from whyslow.observe import observe
+from whyslow.sampling import sampling
 from whyslow.stacks import BACKWARD, FORWARD, OWN, UPDATE
 
 KINDS = {}
@@ -164,12 +165,12 @@ def test_a_step_of_any_kind_is_as_before(name):
 def test_the_phases_of_each_kind(name, phases):
     step, _ = KINDS[name]()
     step()
-    parts, found = Parts(), {}
+    found = {}
     for _ in range(10):
         # Beside other programs there are few looks in a second.
-        with parts.seen():
+        with sampling() as tally:
             stream(lambda batch: step(), None, 1.0)
-        found = parts.shares() | found
+        found = {cause: share for cause, (share, _) in Sampled(tally).causes.items()} | found
         if phases <= found.keys():
             break
     assert phases <= found.keys()
