@@ -260,19 +260,20 @@ def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -
 
 
 def threads(subject: Subject) -> Iterator[Experiment]:
-    """As many threads as there are cores, and one, where there are others now."""
-    now = torch.get_num_threads()
-    for count in sorted({cores(), 1} - {now}, reverse=True) if subject.seen.device == "cpu" else ():
-        name = remedies.FEW_THREADS
-        if count < now:
-            name = remedies.MANY_THREADS if now > cores() else remedies.SMALL_WORK
+    """As many threads as there are cores; where there are so many now, one."""
+    now, count, name, least = torch.get_num_threads(), cores(), remedies.FEW_THREADS, LEAST_SHARE
+    if now > count:
+        name = remedies.MANY_THREADS
+    elif now == count:
+        count, name, least = 1, remedies.SMALL_WORK, ALONE
+    if subject.seen.device == "cpu" and count != now:
         yield Experiment(
             name,
             f"{count} threads instead of {now}, on {cores()} cores",
             partial(switched, partial(torch.set_num_threads, count), "set_num_threads"),
             part=ALL,
             words={"threads": count},
-            least=ALONE if name == remedies.SMALL_WORK else LEAST_SHARE,
+            least=least,
             cores=max(now, count),
         )
 

@@ -9,7 +9,7 @@ from labkit import charts, show
 from labkit.show import Bar
 from labkit.text import format_seconds
 from whyslow.remedies import remedy
-from whyslow.sampling import Interval, Share
+from whyslow.sampling import Interval, Share, in_words, listed
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
@@ -33,8 +33,8 @@ class Finding:
     where: str = ""
 
     def __str__(self) -> str:
-        low, high = self.interval
-        lines = [f"{self.name}: {self.share:.0%} of the {self.of} [{low:.0%}, {high:.0%}]"]
+        share, interval = in_words((self.share, self.interval))
+        lines = [f"{self.name}: {share} of the {self.of} {interval}"]
         lines.append(f"    measured: {self.how}")
         lines += [f"    {line}" for line in self.remedy.splitlines()]
         if self.where:
@@ -97,8 +97,8 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         bars, rows = [], [["finding", "remedy", "measured", "where"]]
         for each in self.findings:
-            low, high = each.interval
-            text, note = f"{each.share:.0%} of the {each.of}", f"[{low:.0%}, {high:.0%}]"
+            share, note = in_words((each.share, each.interval))
+            text = f"{share} of the {each.of}"
             bars.append(Bar(each.name, each.share, text, each.interval, note=note))
             rows.append([each.name, each.remedy, each.how, each.where])
         title = "Share of a step that each costs, with its 95 % interval"
@@ -107,15 +107,10 @@ class Diagnosis:
         return show.result(show.sentence(self.sentence), *drawn, *small)
 
     def _small_print(self) -> list[str]:
-        lines = []
-        if self.phases:
-            parts = [f"{name} {share:.0%}" for name, share in self.phases.items() if share >= 0.005]
-            lines.append(f"By its lines: {', '.join(parts)}.")
+        lines = [f"By its lines: {listed(self.phases)}."] if self.phases else []
         lines += [f"Note: {note}." for note in self.notes]
-        for name, why in self.unmeasured.items():
-            lines.append(f"Not measured: {name} ({why}).")
-        lines.append(f"Took {self.seconds:.0f} s.")
-        return lines
+        lines += [f"Not measured: {name} ({why})." for name, why in self.unmeasured.items()]
+        return [*lines, f"Took {self.seconds:.0f} s."]
 
 
 def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:

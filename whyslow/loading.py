@@ -17,7 +17,7 @@ from labkit.busy import cores
 from labkit.device import synchronize
 from whyslow import remedies
 from whyslow.findings import LEAST_SHARE, Finding, found
-from whyslow.sampling import saving_of, share_of
+from whyslow.sampling import in_words, saving_of, share_of
 
 # Steps of which a wait is taken at least.
 LEAST_STEPS = 6
@@ -127,39 +127,43 @@ def finding(
     streamed: Stream,
     may_fail: Callable[[str], AbstractContextManager[None]],
 ) -> Finding:
-    """What waiting for batches costs: starts of workers, where they are the larger part of it; else
-    what another number of workers saves, where one does.
+    """What waiting for batches costs, and what another number of workers saves; or what starts of
+    workers cost, where they are the larger part of it.
     """
     share = share_of(streamed.waits, streamed.wholes)
     starts = _restarts(loader, streamed)
     if starts and starts.share > share[0] / 2:
         return starts
-    now, tried = getattr(loader, "num_workers", 0), None
-    how = f"by the clock: waiting in {len(streamed.waits)} steps of a stream"
+    advice = remedies.loader(getattr(loader, "num_workers", 0))
     if share[1][0] >= LEAST_SHARE:
         with may_fail(CAUSE):
-            other = _other_number(loader, streamed)
-            if other is not None:
-                with_other = _stream_with(other, step, loader, streamed)
-                saved, (low, high) = saving_of(streamed.wholes, with_other.wholes)
-                if saved >= HELPS and low >= LEAST_SHARE:
-                    name = remedies.FEW_WORKERS if other else remedies.IDLE_WORKERS
-                    how = f"num_workers={other} instead of {now}; {how}"
-                    return found(name, (saved, (low, high)), how, workers=other, now=now)
-                tried = other
-    return found(remedies.WAITS, share, how, loader=remedies.loader(now, tried))
+            advice = _tried(step, loader, streamed) or advice
+    how = f"by the clock: waiting in {len(streamed.waits)} steps of a stream"
+    return found(remedies.WAITS, share, how, loader=advice)
 
 
-def _other_number(loader: Any, streamed: Stream) -> int | None:
-    """One worker more where all together have too little time and there is a core, none where they
-    have enough and the step waits all the same; None where there is nothing to try.
+def _tried(step: Callable[[Any], object], loader: Any, streamed: Stream) -> str:
+    """What another number of workers saves, in words: one more where all together have too little
+    time, none where they have enough and the step waits all the same. "" where none can be tried.
     """
     now, alone = getattr(loader, "num_workers", 0), with_workers(loader, 0)
     if not now or alone is None:
-        return None
-    if seconds_of(alone) <= now * statistics.median(streamed.works):
-        return 0
-    return now + 1 if now < cores() else None
+        return ""
+    other = now + 1 if seconds_of(alone) > now * statistics.median(streamed.works) else 0
+    if other > cores():
+        return ""
+    another = with_workers(loader, other)
+    try:
+        changed = stream(step, another, min(SECONDS, 2 * sum(streamed.wholes)))
+    finally:
+        end_workers(another)
+    saving = saving_of(streamed.wholes, changed.wholes)
+    saved, (low, _) = saving
+    instead = f"num_workers={other} instead of {now}"
+    if saved >= HELPS and low >= LEAST_SHARE:
+        share, interval = in_words(saving)
+        return f"DataLoader(..., {instead}) saves {share} of the time {interval}."
+    return f"{instead} was tried: it saves little or nothing."
 
 
 def with_workers(loader: Any, workers: int) -> Any:
@@ -179,16 +183,6 @@ def with_workers(loader: Any, workers: int) -> Any:
 def seconds_of(loader: Any) -> float:
     """Seconds that one batch takes in this process."""
     return statistics.median(wait for _, wait, _ in itertools.islice(timed(loader), ALONE))
-
-
-def _stream_with(
-    workers: int, step: Callable[[Any], object], loader: Any, streamed: Stream
-) -> Stream:
-    another = with_workers(loader, workers)
-    try:
-        return stream(step, another, min(SECONDS, 2 * sum(streamed.wholes)))
-    finally:
-        end_workers(another)
 
 
 def _restarts(loader: Any, streamed: Stream) -> Finding | None:

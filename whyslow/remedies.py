@@ -9,8 +9,6 @@ from labkit.busy import cores
 from whyslow import stacks
 
 WAITS = "waits for data"
-FEW_WORKERS = "too few loader workers"
-IDLE_WORKERS = "loader workers that cost more than they save"
 RESTARTS = "loader workers started again every epoch"
 LOOP = "optimizer loops over parameters"
 BESIDE = "work beside forward, backward and update"
@@ -37,10 +35,6 @@ _LOOK = "whyslow.diagnose(step) tries precision, threads, layout and torch.compi
 REMEDIES = {
     WAITS: "{loader}\n"
     "Or decode and transform once, before the loop, or a whole batch at a time with tensors.",
-    FEW_WORKERS: "DataLoader(..., num_workers={workers}) instead of {now}, and perhaps more:\n"
-    "a batch takes longer to load than all workers together have time for.",
-    IDLE_WORKERS: "DataLoader(..., num_workers=0): a batch is made in less time than it takes\n"
-    "to hand it over from another process; or give the workers more to do.",
     RESTARTS: "DataLoader(..., persistent_workers=True), made once before the first epoch:\n"
     "its workers live on, and load ahead for the next epoch.",
     LOOP: "torch.optim.{kind}(..., fused=True):\n"
@@ -102,12 +96,8 @@ _SAME = {
 REMEDIES |= {cause: REMEDIES[name] for cause, name in _SAME.items()}
 
 
-def loader(workers: int = 0, tried: int | None = None) -> str:
-    """What to try with a DataLoader that has so many worker processes, on this machine; ``tried``
-    is a number of them that did not help.
-    """
-    if tried is not None:
-        return f"num_workers={tried} instead of {workers} was tried: it saves little or nothing."
+def loader(workers: int = 0) -> str:
+    """What to try with a DataLoader that has so many worker processes, on this machine."""
     if workers:
         more = f"num_workers={min(cores(), workers + 1)}"
         return f"DataLoader(..., {more}, persistent_workers=True); or 0 for what is quickly made."

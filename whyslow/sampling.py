@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import fmean
 from typing import TypeVar
@@ -48,29 +48,25 @@ class Tally:
 
     def __init__(self) -> None:
         self.looks, self._width = 0, BLOCK
-        self._blocks = _empty_blocks()
+        self._seconds: dict[tuple[int, Stack], float] = defaultdict(float)
 
     def add(self, stack: Stack, now: float, seconds: float) -> None:
         """One look: ``now`` counts from the begin."""
         self.looks += 1
         while now >= BLOCKS * self._width:
             self._width *= 2
-            wider = _empty_blocks()
+            wider: dict[tuple[int, Stack], float] = defaultdict(float)
             for block, each, its in self.items():
-                wider[block // 2][each] += its
-            self._blocks = wider
-        self._blocks[int(now / self._width)][stack] += seconds
+                wider[block // 2, each] += its
+            self._seconds = wider
+        self._seconds[int(now / self._width), stack] += seconds
 
-    def items(self) -> Iterator[tuple[int, Stack, float]]:
+    def items(self) -> list[tuple[int, Stack, float]]:
         """Block, stack and seconds as they are now: a sampler may add to them."""
-        for number, block in enumerate(self._blocks):
-            for stack, seconds in list(block.items()):
-                yield number, stack, seconds
+        return [(*key, seconds) for key, seconds in list(self._seconds.items())]
 
     def shares(self, kind_of: Callable[[Stack, int], Kind | None]) -> dict[Kind, Share]:
-        """The share of each kind of stacks in their blocks, the largest first; what is of no kind
-        is left out.
-        """
+        """The share of each kind of stacks, the largest first; without those of no kind."""
         wholes: dict[int, float] = defaultdict(float)
         kinds: dict[Kind, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for block, stack, seconds in self.items():
@@ -78,20 +74,15 @@ class Tally:
             if kind is not None:
                 wholes[block] += seconds
                 kinds[kind][block] += seconds
-        whole = list(wholes.values())
-        found = {
-            kind: share_of([its[each] for each in wholes], whole) for kind, its in kinds.items()
-        }
+        found = {}
+        for kind, its in kinds.items():
+            found[kind] = share_of([its[each] for each in wholes], list(wholes.values()))
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))
 
     @property
     def total(self) -> float:
         """Seconds in which lines of the reader's ran."""
         return sum(seconds for *_, seconds in self.items())
-
-
-def _empty_blocks() -> list[dict[Stack, float]]:
-    return [defaultdict(float) for _ in range(BLOCKS)]
 
 
 class Sampler:
@@ -154,6 +145,17 @@ def sampling() -> Iterator[Tally]:
     with giving_back(sampler.stop):
         sampler.start()
         yield sampler.tally
+
+
+def in_words(share: Share) -> tuple[str, str]:
+    """``(0.5, (0.4, 0.6))`` -> ``('50%', '[40%, 60%]')``."""
+    value, (low, high) = share
+    return f"{value:.0%}", f"[{low:.0%}, {high:.0%}]"
+
+
+def listed(shares: Mapping[str, float]) -> str:
+    """``loading 70%, forward 30%``; nothing of what is next to nothing."""
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005)
 
 
 def share_of(parts: Sequence[float], wholes: Sequence[float]) -> Share:

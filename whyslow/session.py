@@ -34,7 +34,7 @@ from whyslow.observe import mapped, observe, tensors_of
 from whyslow.sampling import NONE, Tally, sampling, share_of
 from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack
 from whyslow.stacks import own as own_lines
-from whyslow.subject import MEMORY_STEPS, Subject, use_of
+from whyslow.subject import MEMORY_STEPS, Subject, memory_of
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15
@@ -165,14 +165,11 @@ class Session:
             self.checked |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
         with self._may_fail("memory of a step"):
-            use = use_of(subject.serve(), subject.seen.device)
-            subject.peak = use.peak
+            subject.peak, stays, share = memory_of(subject.serve(), subject.seen.device)
             self.checked[remedies.GROWTH] = ""
-            if use.stays:
-                share = min(1.0, use.stays / use.adds)
-                how = f"by counting: {format_bytes(use.stays)} stay alive after each step"
-                grows = found(remedies.GROWTH, (share, (share, share)), how)
-                self.found.append(replace(grows, of="memory"))
+            how = f"by counting: {format_bytes(stays)} stay alive after each step"
+            grows = found(remedies.GROWTH, (share, (share, share)), how)
+            self.found.append(replace(grows, of="memory"))
 
     def _too_slow(self, steps: int, more: float = 0.0) -> str:
         """Why so many steps, and ``more`` seconds, were not taken."""

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -78,16 +78,10 @@ class Subject:
         return free is not None and self.peak is not None and times * self.peak < SAFE * free
 
 
-class Use(NamedTuple):
-    """Bytes: the ``peak`` of a step, what it ``adds`` at most, and what ``stays`` after each."""
-
-    peak: int
-    adds: int
-    stays: int
-
-
-def use_of(step: Callable[[], object], device: str) -> Use:
-    """The memory of `MEMORY_STEPS` steps; they are real ones."""
+def memory_of(step: Callable[[], object], device: str) -> tuple[int, int, float]:
+    """Of real steps: bytes of the peak, bytes that stay after each, and which share that is of what
+    a step makes.
+    """
     kept: list[int] = []
     with StorageTracker(device) as tracker:
         for _ in range(MEMORY_STEPS):
@@ -96,7 +90,7 @@ def use_of(step: Callable[[], object], device: str) -> Use:
             tracker.record()
             # Older tensors that a step uses for the first time, as another batch, are no growth.
             kept.append(tracker.current - tracker.existing)
-    stays = (kept[-1] - kept[0]) / (MEMORY_STEPS - 1)
+    stays = max(0, round((kept[-1] - kept[0]) / (MEMORY_STEPS - 1)))
     # Where something stays, the peak is that of the last step: what the others left is not its own.
-    adds = max(1, tracker.peak - tracker.existing - kept[-2])
-    return Use(tracker.peak, adds, max(0, round(stays)))
+    makes = max(1, tracker.peak - tracker.existing - kept[-2])
+    return tracker.peak, stays, min(1.0, stays / makes)

@@ -127,7 +127,7 @@ def from_far(image: torch.Tensor) -> torch.Tensor:
     return image
 
 
-@planted("too few loader workers")
+@planted("waits for data")
 def one_worker_too_few(mended: bool) -> Program:
     """One process reads slower than the model trains."""
     loader = DataLoader(
@@ -153,7 +153,7 @@ def restarted_loader(mended: bool) -> Program:
     return Program(trainer(conv_net(16)), loader, 64)
 
 
-@planted("loader workers that cost more than they save")
+@planted("waits for data")
 def worker_for_nothing(mended: bool) -> Program:
     """Ready images are stacked faster than another process hands them over."""
     workers = {} if mended else {"num_workers": 1, "persistent_workers": True}

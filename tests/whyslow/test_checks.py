@@ -354,28 +354,22 @@ def given_streams(monkeypatch, waits, alone):
 
 
 @pytest.mark.parametrize(
-    ("wait", "share"), [(0.02, None), (0.0185, None), (0.005, 0.5), (0.0, 2 / 3)]
+    ("alone", "other", "wait", "saves"),
+    [
+        *[(0.031, 2, 0.02, ""), (0.031, 2, 0.0185, "")],
+        *[(0.031, 2, 0.005, "50%"), (0.031, 2, 0.0, "67%")],
+        # Workers that hand over slower than a batch is made.
+        *[(0.0015, 0, 0.02, ""), (0.0015, 0, 0.0195, ""), (0.0015, 0, 0.002, "60%")],
+    ],
 )
-def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
-    asked = given_streams(monkeypatch, {2: wait}, 0.031)
+def test_another_number_of_workers_is_promised_what_it_gave(monkeypatch, alone, other, wait, saves):
+    asked = given_streams(monkeypatch, {other: wait}, alone)
     monkeypatch.setattr(loading, "cores", lambda: 2)
     named = loading.finding(print, loader(num_workers=1), WAITED, nothing_may_fail)
-    assert asked == [2] and "num_workers=2" in named.remedy
-    assert (named.name == "too few loader workers") == (share is not None)
-    assert share is None or named.share == pytest.approx(share)
-    # Else it says that this was tried, and what all of the waits are.
-    assert share is not None or "saves little or nothing" in named.remedy
-    assert share is not None or (named.name, named.share) == ("waits for data", WAITING)
-
-
-@pytest.mark.parametrize(("wait", "share"), [(0.02, None), (0.0195, None), (0.002, 0.6)])
-def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, share):
-    asked = given_streams(monkeypatch, {0: wait}, 0.0015)
-    named = loading.finding(print, loader(num_workers=1), WAITED, nothing_may_fail)
-    assert asked == [0] and "num_workers=0" in named.remedy
-    assert (named.name == "loader workers that cost more than they save") == (share is not None)
-    assert share is None or named.share == pytest.approx(share)
-    assert share is not None or "saves little or nothing" in named.remedy
+    # What all of the waits are, and what of it was tried.
+    assert (asked, named.name, named.share) == ([other], "waits for data", WAITING)
+    assert f"num_workers={other} instead of 1" in named.remedy
+    assert (f"saves {saves} of" if saves else "saves little or nothing") in named.remedy
 
 
 @pytest.mark.parametrize(
@@ -446,7 +440,7 @@ def test_workers_that_are_started_again(settings, start, share):
     ],
 )
 def test_the_larger_one_of_starts_and_other_waits_is_named(monkeypatch, start, wait, name, share):
-    monkeypatch.setattr(loading, "_other_number", lambda *given: None)
+    monkeypatch.setattr(loading, "_tried", lambda *given: "")
     waits = [start, *[wait] * 5] * 5
     streamed = Stream(waits, [0.01] * 30, [start] * 5)
     told = session.Session(print, loader(num_workers=1))
@@ -511,13 +505,12 @@ def test_what_stays_in_memory(keeps):
         if keeps:
             kept.append(made)
 
-    use = of_subject.use_of(step, "cpu")
-    assert use.stays == (4000 if keeps else 0)
+    assert of_subject.memory_of(step, "cpu")[1] == (4000 if keeps else 0)
     told = session.Session(step)
     told.subject.step_seconds = 0.0
     told._count()
-    found = [(each.name, each.share, each.of) for each in told.found]
-    assert found == ([(remedies.GROWTH, 1.0, "memory")] if keeps else [])
+    [grows] = told.found
+    assert (grows.name, grows.share, grows.of) == (remedies.GROWTH, float(keeps), "memory")
 
 
 def test_a_share_of_the_step_is_told_of_the_step_with_its_wait():
