@@ -26,8 +26,7 @@ from labkit.restore.undo import call_all
 from whyslow import remedies
 from whyslow.experiment import ALL, HOST, UPDATE, Experiment, forwards, nothing, switched
 from whyslow.findings import LEAST_SHARE
-from whyslow.observe import mapped, tensors_of
-from whyslow.subject import Subject
+from whyslow.subject import Subject, mapped, tensors_of
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
 KEPT = 8

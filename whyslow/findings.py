@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from labkit import charts, show
 from labkit.show import Bar
 from labkit.text import format_seconds
-from whyslow.remedies import remedy
+from whyslow.remedies import REMEDIES
 from whyslow.sampling import Interval, Share, in_words, listed
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
@@ -44,7 +44,7 @@ class Finding:
 
 def found(name: str, share: Share, how: str, **words: object) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
-    return Finding(name, *share, how, remedy(name, **words))
+    return Finding(name, *share, how, REMEDIES[name].format(**words))
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,3 @@ def loader(workers: int = 0) -> str:
     if cores() == 1:
         return "With one core no worker can help: keep what fits into memory as tensors."
     return f"DataLoader(..., num_workers={cores() - 1}) loads meanwhile, on {cores()} cores."
-
-
-def remedy(name: str, **words: object) -> str:
-    """The two lines for a cause. KeyError for a name, or a word, that is missing."""
-    return REMEDIES[name].format(**words)

@@ -82,7 +82,7 @@ class Report:
         return "\n\n".join([self.sentence, aligned(rows), *self._notes()])
 
     def _notes(self) -> Iterator[str]:
-        remedy = remedies.remedy(self._first, loader=remedies.loader())
+        remedy = remedies.REMEDIES[self._first].format(loader=remedies.loader())
         yield f"Try first, for {self._first}:\n{remedy}".replace("\n", "\n  ")
         yield f"By cause: {listed(self.causes)}."
         if self.sampled.loop is not None:

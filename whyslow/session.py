@@ -30,11 +30,10 @@ from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Sampled, cause_of
 from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own, stream
-from whyslow.observe import mapped, observe, tensors_of
 from whyslow.sampling import NONE, Tally, sampling, share_of
 from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack
 from whyslow.stacks import own as own_lines
-from whyslow.subject import MEMORY_STEPS, Subject, memory_of
+from whyslow.subject import MEMORY_STEPS, Subject, mapped, memory_of, observe, tensors_of
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15

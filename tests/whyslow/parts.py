@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from whyslow.observe import observe
-from whyslow.subject import Subject
+from whyslow.subject import Subject, observe
 
 LAST = torch.channels_last
 

@@ -22,18 +22,17 @@ from labkit.busy import cores
 from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
-from whyslow import experiments, loading, observe, remedies, session
+from whyslow import experiments, loading, remedies, session
 from whyslow import subject as of_subject
 from whyslow.experiment import Experiment
 from whyslow.experiments import EXPERIMENTS
 from whyslow.findings import Finding
 from whyslow.lines import Sampled
 from whyslow.loading import Stream, end_workers, own, stream
-from whyslow.observe import Seen
 from whyslow.remedies import BESIDE, LOOP
 from whyslow.sampling import BLOCK, Tally, sampling, saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
-from whyslow.subject import Subject
+from whyslow.subject import Seen, Subject
 from whyslow.watching import Watch
 
 # ------------------------------------------------------------------- a change takes the fault out
@@ -70,7 +69,7 @@ def graphs(step, subject):
 
 def seen_to_be(name):
     def probe(step, subject):
-        return int(getattr(observe.observe(step, lambda item: None), name))
+        return int(getattr(of_subject.observe(step, lambda item: None), name))
 
     return probe
 
@@ -292,7 +291,7 @@ def test_loops_in_python_are_seen_in_their_lines(monkeypatch, name, finding):
         # Beside other programs, threads that wait for each other make small operators slow ones.
         with preserve_flags():
             torch.set_num_threads(1)
-            told.subject.seen = observe.observe(
+            told.subject.seen = of_subject.observe(
                 told.subject.serve(program.batches), lambda item: None
             )
             with sampling() as tally:
@@ -567,7 +566,7 @@ def test_another_threads_steps_are_not_told():
         update()
 
     told = Seen()
-    with observe._listening(told):
+    with of_subject._listening(told):
         by_the_program(step)
         assert (told.roots, told.backwards, told.optimizers) == ([], 0, [])
         step()
@@ -579,7 +578,7 @@ def test_an_update_within_the_backward_pass_is_told(runs, told_of):
     weights, update = own_update()
     weights[0].weight.register_post_accumulate_grad_hook(lambda parameter: runs(update))
     told = Seen()
-    with observe._listening(told):
+    with of_subject._listening(told):
         weights(torch.ones(2, 4)).sum().backward()
     assert (told.backwards, len(told.optimizers)) == (1, told_of)
 
@@ -597,8 +596,8 @@ def noted(monkeypatch, module):
 
 
 def test_a_step_is_timed_after_the_one_before_and_to_its_end(monkeypatch):
-    done = noted(monkeypatch, observe)
-    observe.observe(lambda: done.append("step"), lambda item: None)
+    done = noted(monkeypatch, of_subject)
+    of_subject.observe(lambda: done.append("step"), lambda item: None)
     assert done == ["wait", "clock", "step", "wait", "clock"]
 
 

@@ -513,7 +513,7 @@ def test_nothing_is_found_where_nothing_takes_time():
 
 
 def test_what_a_step_uses_is_seen():
-    from whyslow.observe import observe
+    from whyslow.subject import observe
 
     model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Linear(32, 4))
     optimizer = torch.optim.SGD(model.parameters())

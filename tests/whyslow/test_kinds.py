@@ -8,9 +8,9 @@ from torch.nn import functional as F
 import whyslow
 from whyslow.lines import Sampled
 from whyslow.loading import stream
-from whyslow.observe import observe
 from whyslow.sampling import sampling
 from whyslow.stacks import BACKWARD, FORWARD, OWN, UPDATE
+from whyslow.subject import observe
 
 KINDS = {}
 
