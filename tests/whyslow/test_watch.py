@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
 from tests.whyslow.shapes import LONG, SHAPES, small
+from whyslow.__main__ import main
 from whyslow.lines import Sampled
 from whyslow.sampling import BLOCK, BLOCKS, Sampler, Tally
 from whyslow.source import source_of
@@ -179,17 +180,24 @@ FAILS = """
 
 
 @pytest.mark.parametrize(
-    ("end", "status", "told"),
+    ("end", "error"),
     [
-        ("raise RuntimeError('no')", 1, "until RuntimeError"),
-        ("raise KeyboardInterrupt", -2, "until KeyboardInterrupt"),
-        ("sys.exit(3)", 3, "until SystemExit"),
+        ("raise RuntimeError('no')", RuntimeError),
+        ("raise KeyboardInterrupt", KeyboardInterrupt),
+        ("sys.exit(3)", SystemExit),
     ],
 )
-def test_a_script_that_ends_in_another_way_is_reported_and_ends_so(tmp_path, end, status, told):
-    done = run(tmp_path, FAILS.format(end=end))
-    assert done.returncode in (status, 128 - status)
-    assert told in done.stderr and "time.sleep(0.3)" in done.stderr
+def test_a_script_that_ends_in_another_way_is_reported_and_ends_so(
+    tmp_path, monkeypatch, capsys, end, error
+):
+    file = tmp_path / "train.py"
+    file.write_text(textwrap.dedent(FAILS.format(end=end)), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["whyslow", str(file)])
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    with pytest.raises(error):
+        main()
+    said = capsys.readouterr().err
+    assert f"until {error.__name__}" in said and "time.sleep(0.3)" in said
 
 
 WORKERS = """
