@@ -27,7 +27,7 @@ from whyslow.subject import Subject, observe
 SLOW = 0.05
 SLOW_LAUNCHES = 0.02
 # The budget of a diagnosis: each experiment takes six steps at least.
-SECONDS = 5
+SECONDS = 8
 PROGRAMS: dict[str, Callable[[], list[str]]] = {}
 
 
