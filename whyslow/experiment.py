@@ -83,17 +83,14 @@ class Experiment:
         return 1 - 1 / _interval(result)[0] >= self.least
 
     def share(self, shares: Mapping[str, float]) -> float:
-        """The share of the step that it works on.
-
-        One on all of the step competes with the largest part: it may be the cause of that.
+        """The share of the step that it works on; of all of it, the largest part, which it may be
+        the cause of.
         """
         parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (stacks.LOADING,)]
         return max(sum(shares.get(cause, 0.0) for cause in part) for part in parts)
 
     def run(self, baseline: Step, seconds: float, pairs: int = 0) -> Comparison:
-        """Time both sides in turn for about ``seconds``; steps that are too slow for blocks in so
-        many ``pairs``, whatever that takes.
-        """
+        """Time both sides in turn for ``seconds``; or in so many ``pairs``, whatever that takes."""
         before = _Changed(Workload(baseline), self.control, "as it is")
         workload = Workload(self.step or baseline, self.samples)
         after = _Changed(workload, self.change, self.name, before)

@@ -278,11 +278,9 @@ def threads(subject: Subject) -> Iterator[Experiment]:
 
 
 def compiling(subject: Subject) -> Iterator[Experiment]:
-    """The forward passes of the models, and with them their backward passes, by torch.compile.
-
-    Not where the program has compiled code of its own, which would be lost with what is made here.
-    """
+    """The forward passes of the models, and with them their backward passes, by torch.compile."""
     seen = subject.seen
+    # Code that the program has compiled itself would be lost with what is made here.
     if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
         return
     compiled: dict[nn.Module, Any] = {}

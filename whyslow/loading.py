@@ -47,13 +47,10 @@ class Stream:
 
 
 def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream:
-    """Run the loader for ``seconds``, and for `LEAST_STEPS` where they take no longer than twice
-    that.
-
-    Batches that were loaded before the first step was done say nothing of those after them.
-    """
-    found, skip = Stream(), ahead(loader)
-    begin = time.perf_counter()
+    """Run the loader for ``seconds``; for `LEAST_STEPS` where that takes no longer than twice."""
+    found, begin = Stream(), time.perf_counter()
+    # What was loaded before the first step was done says nothing of what comes after.
+    skip = ahead(loader)
     for number, (first, wait, batch) in enumerate(timed(loader, again=True)):
         began = time.perf_counter()
         step(batch)
@@ -71,10 +68,8 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream
 
 
 def timed(loader: Any, again: bool = False) -> Iterator[tuple[bool, float, Any]]:
-    """Its batches, each with the seconds of waiting for it, and whether it is the first of its
-    pass; ``again`` and again, as long as there are any. Without a loader, no batches.
-
-    What lies between two passes, such as workers that start, is waiting.
+    """Its batches, whether each is the first of its pass, and the seconds of waiting for it and for
+    what lies between two passes; ``again`` and again, as long as there are any.
     """
     asked, some = time.perf_counter(), True
     while some:
@@ -143,12 +138,11 @@ def finding(
 
 
 def _tried(step: Callable[[Any], object], loader: Any, streamed: Stream) -> str:
-    """What another number of workers saves, in words: one more where all together have too little
-    time, none where they have enough and the step waits all the same. "" where none can be tried.
-    """
+    """What another number of workers saves, in words; "" where none can be tried."""
     now, alone = getattr(loader, "num_workers", 0), with_workers(loader, 0)
     if not now or alone is None:
         return ""
+    # None, where all together have time enough and the step waits all the same.
     other = now + 1 if seconds_of(alone) > now * statistics.median(streamed.works) else 0
     if other > cores():
         return ""
@@ -159,11 +153,11 @@ def _tried(step: Callable[[Any], object], loader: Any, streamed: Stream) -> str:
         end_workers(another)
     saving = saving_of(streamed.wholes, changed.wholes)
     saved, (low, _) = saving
-    instead = f"num_workers={other} instead of {now}"
     if saved >= HELPS and low >= LEAST_SHARE:
         share, interval = in_words(saving)
-        return f"DataLoader(..., {instead}) saves {share} of the time {interval}."
-    return f"{instead} was tried: it saves little or nothing."
+        instead = f"DataLoader(..., num_workers={other}) instead of {now}"
+        return f"{instead} saves {share} of the time {interval}."
+    return f"num_workers={other} instead of {now} was tried: it saves little or nothing."
 
 
 def with_workers(loader: Any, workers: int) -> Any:

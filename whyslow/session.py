@@ -1,9 +1,8 @@
 """The whole of a diagnosis: look at one step and its lines, then experiment while time lasts.
 
-The experiments that work on the largest part of a step come first, and each gets its part of the
-time that is left. Where a step is so slow that few fit into the budget, the first ones get a few
-steps each, and what was not tried says so. All that the step reaches is put back at the end, and
-models and optimizers after each experiment too, so that none trains on what another left.
+The experiments that work on the largest part of a step come first. Where a step is so slow that few
+fit into the budget, the first ones get a few steps each, and what was not tried says so. All that
+the step reaches is put back after each experiment, so that none trains on what another left.
 """
 
 from __future__ import annotations
@@ -254,18 +253,18 @@ class Session:
             self.checked.setdefault(name, "")
             finding = self._by_lines(name, part, how)
             if finding.interval[0] >= LITTLE:
-                yield finding
+                # Most of an update may be torch's.
+                where = self.sampled.where((OWN, LOGGING)) if name == remedies.BESIDE else ""
+                yield replace(finding, where=where or finding.where)
 
     def _experiments(self) -> None:
-        """In the order of their shares, each with its part of what is left of the time.
-
-        A larger batch, which changes what is learned, only where nothing else was found.
-        """
+        """In the order of their shares, each with its part of what is left of the time."""
         explained = 0.0
         every = self._every_experiment(experiments.EXPERIMENTS)
         for number, experiment in enumerate(every):
             explained = max(explained, self._experiment(experiment, len(every) - number))
         self.found += [each for each in self._own_work() if explained < each.share / 2]
+        # A larger batch changes what is learned.
         if not any(each.of == "time" for each in ranked(self.found)):
             for experiment in self._every_experiment((experiments.larger_batch,)):
                 self._experiment(experiment, 1)

@@ -100,11 +100,9 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def stack_of_thread(thread: int, below: int | None = None) -> Stack:
-    """Of the thread with this identifier; empty where it has ended or runs no line of the reader's.
+    """Of this thread, or of one for which it only waits; empty where none runs a reader's line.
 
-    ``below`` is how many places at its beginning are no part of it; of what is below them the marks
-    alone are enough. A thread that only waits for others stands for those that run the reader's
-    lines.
+    ``below`` is how many places at its beginning are no part of it; then marks alone are enough.
     """
     with looking_at_frames():
         frames = sys._current_frames()

@@ -217,18 +217,13 @@ class Subject:
             )
 
     def has_room(self, times: float) -> bool:
-        """Whether a step of so many times the memory takes less than `SAFE` of what is free.
-
-        What is unknown, of the step or of the device, means no.
-        """
+        """Whether so many times the memory of a step is sure to be less than `SAFE` of the free."""
         free = free_bytes(self.seen.device)
         return free is not None and self.peak is not None and times * self.peak < SAFE * free
 
 
 def memory_of(step: Callable[[], object], device: str) -> tuple[int, int, float]:
-    """Of real steps: bytes of the peak, bytes that stay after each, and which share that is of what
-    a step makes.
-    """
+    """Of real steps: bytes at the peak, those that stay after each, and their share of all made."""
     kept: list[int] = []
     with StorageTracker(device) as tracker:
         for _ in range(MEMORY_STEPS):

@@ -367,7 +367,7 @@ def test_another_number_of_workers_is_promised_what_it_gave(monkeypatch, alone, 
     named = loading.finding(print, loader(num_workers=1), WAITED, nothing_may_fail)
     # What all of the waits are, and what of it was tried.
     assert (asked, named.name, named.share) == ([other], "waits for data", WAITING)
-    assert f"num_workers={other} instead of 1" in named.remedy
+    assert f"num_workers={other}" in named.remedy and "instead of 1" in named.remedy
     assert (f"saves {saves} of" if saves else "saves little or nothing") in named.remedy
 
 
