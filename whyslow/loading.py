@@ -100,7 +100,7 @@ def ahead(loader: Any) -> int:
     return workers * (getattr(loader, "prefetch_factor", None) or 2) + 1
 
 
-def own(loader: Any) -> Any:
+def own_loader(loader: Any) -> Any:
     """The same loader with iterators and workers of its own: those in use are left alone."""
     if isinstance(loader, DataLoader):
         loader = copy.copy(loader)
@@ -167,7 +167,7 @@ def with_workers(loader: Any, workers: int) -> Any:
     is_known = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
     if not is_known or loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
         return None
-    another = own(loader)
+    another = own_loader(loader)
     another.num_workers = workers
     # Of no workers nobody is waited for.
     another.timeout = another.timeout if workers else 0

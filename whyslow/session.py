@@ -28,10 +28,9 @@ from whyslow import experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Sampled, cause_of
-from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own, stream
+from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own_loader, stream
 from whyslow.sampling import NONE, Tally, sampling, share_of
-from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack
-from whyslow.stacks import own as own_lines
+from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack, own
 from whyslow.subject import MEMORY_STEPS, Subject, mapped, memory_of, observe, tensors_of
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
@@ -79,7 +78,7 @@ class Session:
     def __init__(
         self, step: Callable[..., object], batches: Any = None, seconds: float = 1.0
     ) -> None:
-        self.subject = Subject(step, own(batches))
+        self.subject = Subject(step, own_loader(batches))
         self.seconds, self.begin = seconds, time.perf_counter()
         self.others = Others()
         self.sampled = Sampled(Tally())
@@ -236,7 +235,7 @@ class Session:
 
         def is_part(stack: Stack) -> bool:
             cause = cause_of(stack)
-            return cause in part and (cause != UPDATE or bool(own_lines(stack[-1:])))
+            return cause in part and (cause != UPDATE or bool(own(stack[-1:])))
 
         return self._placed(found(name, self.sampled.share(is_part), how, kind="AdamW"), part)
 

@@ -86,8 +86,10 @@ class Seen:
         """A hook before a module's forward pass."""
         # Checkpointing computes it again within the backward pass.
         self.recomputed |= _goes_back()
+        if not self.is_here():
+            return
         callers = list(_callers(sys._getframe(1)))
-        if not self.is_here() or sum(code is _CALL for code in callers) > 1:
+        if sum(code is _CALL for code in callers) > 1:
             return
         if LOADING in map(mark_of, callers):
             # No root of the step; but a norm in it has a state that is put back.

@@ -28,7 +28,7 @@ from whyslow.experiment import Experiment
 from whyslow.experiments import EXPERIMENTS
 from whyslow.findings import Finding
 from whyslow.lines import Sampled
-from whyslow.loading import Stream, end_workers, own, stream
+from whyslow.loading import Stream, end_workers, own_loader, stream
 from whyslow.remedies import BESIDE, LOOP
 from whyslow.sampling import BLOCK, Tally, sampling, saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
@@ -481,7 +481,7 @@ def test_workers_that_are_started_again_are_waited_for():
 @pytest.mark.parametrize("lives_on", [False, True])
 def test_workers_that_were_started_for_one_pass_end_with_it(lives_on):
     others = set(multiprocessing.active_children())
-    given = own(loader(num_workers=1, persistent_workers=lives_on))
+    given = own_loader(loader(num_workers=1, persistent_workers=lives_on))
     # Whatever a collection of garbage would end later, and would wait for.
     gc.disable()
     try:
