@@ -1,8 +1,7 @@
 """An experiment: the reader's own step as it is, against the same step with one thing changed.
 
 The change is a context that is entered around each block of steps, so that entering it is no part
-of any time: a switch is flipped, a method of one object is exchanged. Both sides train the same
-model in turn; what they do to it is put back after each experiment.
+of any time: a switch is flipped, a method is exchanged. Both sides train the same model in turn.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from labkit.alternating import alternate
 from labkit.arm import LocalArm
@@ -48,11 +46,10 @@ class Experiment:
     """``change`` is what the candidate runs in; ``step`` what it runs, where that differs.
 
     ``part`` of a step is what it may shorten. ``words`` complete the remedy. ``samples`` is how
-    many times the samples of a step it works on. ``least`` is the share below which nothing is
-    said. ``control`` is what the baseline runs in, where the change costs time by itself. ``cores``
-    is how many must be free, where a machine that others use would give another answer.
-    ``compiles`` is how many seconds the candidate's first step is expected to compile; it is paid
-    once, and what was compiled is given up at the end: nothing else was there.
+    many times the samples of a step it works on. Below a share of ``least`` nothing is named.
+    ``control`` is what the baseline runs in, where the change costs time by itself. ``cores`` have
+    to be free, where a busy machine would give another answer. ``compiles`` is how many seconds the
+    first step is expected to compile; what was compiled is given up at the end.
     """
 
     name: str
@@ -77,67 +74,54 @@ class Experiment:
             cold = result.candidate.cold or 0.0
             pays = f"which pays after {cold / saved:,.0f} steps"
             how += f"; compiling took {format_seconds(cold)}, {pays}"
-        return found(self.name, (1 - 1 / result.speedup, interval), how, "", **self.words)
+        return found(self.name, (1 - 1 / result.speedup, interval), how, **self.words)
 
     def worth_naming(self, result: Comparison) -> bool:
         """Whether the saving is sure, and ``least`` or more."""
-        if result.pairs < 2 or result.baseline.error or result.candidate.error:
+        if result.pairs < 2 or result.error:
             return False
         return 1 - 1 / _interval(result)[0] >= self.least
 
     def share(self, shares: Mapping[str, float]) -> float:
-        """The share of the step that it works on.
-
-        One on all of the step competes with the largest part: it may be the cause of that.
+        """The share of the step that it works on; of all of it, the largest part, which it may be
+        the cause of.
         """
         parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (stacks.LOADING,)]
         return max(sum(shares.get(cause, 0.0) for cause in part) for part in parts)
 
     def run(self, baseline: Step, seconds: float, pairs: int = 0) -> Comparison:
-        """Time both sides in turn for about ``seconds``.
-
-        Steps that are too slow for blocks make so many ``pairs``, whatever that takes: one step
-        warms up, then A B, B A and so on.
-        """
+        """Time both sides in turn for ``seconds``; or in so many ``pairs``, whatever that takes."""
         before = _Changed(Workload(baseline), self.control, "as it is")
         workload = Workload(self.step or baseline, self.samples)
         after = _Changed(workload, self.change, self.name, before)
         uncompiled = giving_back(torch.compiler.reset) if self.compiles else nullcontext()
         with uncompiled, closing(before), closing(after):
-            if not pairs:
-                return alternate(
-                    before, after, seconds=seconds, on_update=None, stop=None, most_builds=1
-                )
-            before.enter()
-            cold = after.start()
-            times: dict[LocalArm, list[float]] = {before: [], after: []}
-            for number in range(pairs):
-                for arm in (before, after) if number % 2 == 0 else (after, before):
-                    times[arm].append(arm.block(1))
-            one = Measurement(before.label, times=tuple(times[before]))
-            other = Measurement(
-                after.label, times=tuple(times[after]), samples=self.samples, cold=cold
+            if pairs:
+                return _one_by_one(before, after, pairs)
+            return alternate(
+                before, after, seconds=seconds, on_update=None, stop=None, most_builds=1
             )
-            return Comparison(one, other, after.device)
+
+
+def _one_by_one(before: LocalArm, after: LocalArm, pairs: int) -> Comparison:
+    """One step warms up, then A B, B A and so on."""
+    before.enter()
+    cold = after.start()
+    times: dict[LocalArm, list[float]] = {before: [], after: []}
+    for number in range(pairs):
+        for arm in (before, after) if number % 2 == 0 else (after, before):
+            times[arm].append(arm.block(1))
+    return Comparison(
+        Measurement(before.label, times=tuple(times[before])),
+        Measurement(after.label, times=tuple(times[after]), samples=after.samples, cold=cold),
+        after.device,
+    )
 
 
 def _interval(result: Comparison) -> Interval:
     """The 95 % interval of the speed-up; from few pairs of steps, too."""
     logs = means_of([math.log(ratio) for ratio in result.ratios], statistics.median)
     return estimate(logs, BUILD_SPREAD).interval
-
-
-class Calls(TorchFunctionMode):
-    """Every call of torch's Python API goes through ``does``; by default nothing is changed."""
-
-    def __init__(self, does: Callable[[Any, Any, Any], Any] = lambda f, a, k: f(*a, **k)) -> None:
-        super().__init__()
-        self._does = does
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return self._does(func, args, kwargs or {})
 
 
 class _Changed(LocalArm):
@@ -151,9 +135,7 @@ class _Changed(LocalArm):
 
     def start(self, stages: Stages = UNWATCHED) -> float:
         with self._change():
-            seconds = super().start(stages)
-        self._begun = True
-        return seconds
+            return super().start(stages)
 
     def check(self) -> None:
         """Of its first step alone, on a training that is whole: repeated on few batches it may
@@ -164,6 +146,7 @@ class _Changed(LocalArm):
             super().check()
 
     def block(self, steps: int) -> float:
+        self._begun = True
         with self._change():
             return super().block(steps)
 

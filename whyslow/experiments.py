@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch.utils.checkpoint as recomputing
 from torch import nn
 from torch.autograd import profiler
 from torch.backends import cudnn
+from torch.overrides import TorchFunctionMode
 from torch.profiler import profile, supported_activities
 from torch.utils._pytree import tree_leaves
 
@@ -23,25 +24,23 @@ from labkit.restore.attributes import exchanged
 from labkit.restore.contents import keeping
 from labkit.restore.undo import call_all
 from whyslow import remedies
-from whyslow.experiment import (
-    ALL,
-    HOST,
-    UPDATE,
-    Calls,
-    Change,
-    Experiment,
-    forwards,
-    nothing,
-    switched,
-)
+from whyslow.experiment import ALL, HOST, UPDATE, Experiment, forwards, nothing, switched
 from whyslow.findings import LEAST_SHARE
-from whyslow.observe import mapped, tensors_of
-from whyslow.subject import Subject
+from whyslow.subject import Subject, mapped, tensors_of
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
 KEPT = 8
+# One thread beside other programs looks better than it is.
+ALONE = 0.1
+# Seconds that compiling a model takes about.
+COMPILES = 30.0
+# A larger batch changes what is learned: it has to be worth it, and many times is another question.
+LEARNED, TIMES = 0.15, (8, 2)
 
-# ---------------------------------------------------------------------------------------- switches
+_READS = {
+    getattr(torch.Tensor, name) for name in ("item", "tolist", "__float__", "__int__", "__bool__")
+}
+_COPIES = torch.Tensor.to, torch.Tensor.cuda
 
 
 def switches(subject: Subject) -> Iterator[Experiment]:
@@ -55,7 +54,7 @@ def switches(subject: Subject) -> Iterator[Experiment]:
     if seen.profiled:
         how = "the same step while the profiler does not record"
         yield Experiment(remedies.PROFILER, how, not_profiled, part=ALL)
-    if seen.deterministic or (on_cuda and cudnn.deterministic):
+    if torch.are_deterministic_algorithms_enabled() or (on_cuda and cudnn.deterministic):
         how = "the same step with torch's own choice of algorithms"
         change = partial(switched, _choose_freely, "use_deterministic_algorithms")
         yield Experiment(remedies.DETERMINISTIC, how, change, part=ALL)
@@ -76,8 +75,8 @@ def _choose_freely() -> None:
 def not_profiled() -> Iterator[None]:
     """No profiler records, neither one that runs already nor one that the step begins."""
     instead: list[Any] = [(profile, name, nothing) for name in ("start", "stop", "step")]
-    for kind in (profile, profiler.profile):
-        instead += [(kind, "__enter__", lambda self: self), (kind, "__exit__", nothing)]
+    instead.append((profiler.profile, "__enter__", lambda self: self))
+    instead.append((profiler.profile, "__exit__", nothing))
     toggle, kinds = profiler._toggle_collection_dynamic, supported_activities()
     if not torch.autograd._profiler_enabled():
         toggle = nothing
@@ -86,8 +85,7 @@ def not_profiled() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def not_recomputed() -> Iterator[None]:
+def not_recomputed() -> AbstractContextManager[None]:
     """``checkpoint(function, ...)`` only calls the function."""
 
     def passes(*args: Any, **keywords: Any) -> Iterator[None]:
@@ -101,34 +99,7 @@ def not_recomputed() -> Iterator[None]:
     # What torch.utils looks up, by its version.
     names = [f"_checkpoint_without_reentrant_generator{end}" for end in ("", "_impl")]
     changes = [(recomputing, name, passes) for name in names if hasattr(recomputing, name)]
-    with exchanged([*changes, (recomputing.CheckpointFunction, "apply", calls)]):
-        yield
-
-
-def threads(subject: Subject) -> Iterator[Experiment]:
-    """As many threads as there are cores, and one, where there are others now."""
-    now = torch.get_num_threads()
-    for count in sorted({cores(), 1} - {now}, reverse=True) if subject.seen.device == "cpu" else ():
-        name = remedies.FEW_THREADS
-        if count < now:
-            name = remedies.MANY_THREADS if now > cores() else remedies.SMALL_WORK
-        yield Experiment(
-            name,
-            f"{count} threads instead of {now}, on {cores()} cores",
-            _set_to(count),
-            part=ALL,
-            words={"threads": count},
-            # One thread of several cores: beside other programs that alone looks better.
-            least=0.1 if name == remedies.SMALL_WORK else LEAST_SHARE,
-            cores=max(now, count),
-        )
-
-
-def _set_to(count: int) -> Change:
-    return partial(switched, partial(torch.set_num_threads, count), "set_num_threads")
-
-
-# ------------------------------------------------------------------------------------------ update
+    return exchanged([*changes, (recomputing.CheckpointFunction, "apply", calls)])
 
 
 def optimizers(subject: Subject) -> Iterator[Experiment]:
@@ -165,31 +136,12 @@ def is_torchs(optimizer: torch.optim.Optimizer) -> bool:
     return type(optimizer).__module__.startswith("torch.optim")
 
 
-# ------------------------------------------------------------------------------------------- model
-
-_LAST = torch.channels_last
-
-
 def precision(subject: Subject) -> Iterator[Experiment]:
-    """The forward pass under autocast; weights, their state and batches in channels-last order."""
+    """The forward pass under autocast."""
     seen = subject.seen
-    if seen.compiled:
-        return
     kinds = {each.dtype for each in seen.parameters if each.is_floating_point()}
-    if kinds == {torch.float32} and not seen.lower_precision:
-        yield _lower(subject)
-    layers = [each for root in seen.roots for each in root.modules()]
-    # Of one channel for each group, the order makes no difference.
-    convs = [each for each in layers if isinstance(each, nn.Conv2d)]
-    weights = [each.weight for each in convs if each.in_channels != each.groups]
-    if seen.images and not all(each.is_contiguous(memory_format=_LAST) for each in weights):
-        how = "model, optimizer state and batches in channels-last order"
-        step = subject.serve([mapped(_images_last, batch) for batch in subject.batches])
-        yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
-
-
-def _lower(subject: Subject) -> Experiment:
-    seen = subject.seen
+    if seen.compiled or seen.lower_precision or kinds != {torch.float32}:
+        return
     dtype, rest = torch.bfloat16, "backward() and the update stay outside of it."
     if seen.device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         dtype, rest = torch.float16, "scale the loss by torch.amp.GradScaler."
@@ -200,7 +152,7 @@ def _lower(subject: Subject) -> Experiment:
         return mapped(lambda tensor: tensor.float() if tensor.dtype == dtype else tensor, output)
 
     name = str(dtype).removeprefix("torch.")
-    return Experiment(
+    yield Experiment(
         remedies.PRECISION,
         f"the forward pass under autocast to {name}",
         partial(forwards, seen.roots, lowered),
@@ -208,92 +160,46 @@ def _lower(subject: Subject) -> Experiment:
     )
 
 
+def layout(subject: Subject) -> Iterator[Experiment]:
+    """Weights, their state and batches in channels-last order."""
+    seen = subject.seen
+    layers = [each for root in seen.roots for each in root.modules()]
+    # Of one channel for each group, the order makes no difference.
+    convs = [each for each in layers if isinstance(each, nn.Conv2d)]
+    weights = [each.weight for each in convs if each.in_channels != each.groups]
+    there = all(each.is_contiguous(memory_format=torch.channels_last) for each in weights)
+    if seen.compiled or not seen.images or there:
+        return
+    how = "model, optimizer state and batches in channels-last order"
+    step = subject.serve([mapped(_last, batch) for batch in subject.batches])
+    yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
+
+
 @contextmanager
 def _channels_last(subject: Subject) -> Iterator[None]:
-    # Weights, and what the optimizers keep of them.
     kept = [dict(state) for each in subject.seen.optimizers for state in each.state.values()]
     tensors = [each for each in (*subject.seen.parameters, *tensors_of(kept)) if each.dim() == 4]
     with preserve_state(*tensors):
         for each in tensors:
-            each.data, each.grad = _images_last(each.data), None
+            each.data, each.grad = _last(each.data), None
         yield
 
 
-def _images_last(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(memory_format=_LAST) if tensor.dim() == 4 else tensor
+def _last(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
-def gradients(subject: Subject) -> Iterator[Experiment]:
-    """No graph in evaluation mode; no gradients of what is not trained."""
-    seen = subject.seen
-    if seen.unused:
-        how = "forward passes in evaluation mode under no_grad"
-        change = partial(forwards, dict.fromkeys(seen.unused), _without_graph)
-        yield Experiment(remedies.VALIDATION, how, change, part=ALL)
-    groups = [group for optimizer in seen.optimizers for group in optimizer.param_groups]
-    trained = {id(each) for group in groups for each in group["params"]}
-    frozen = [each for each in seen.parameters if each.requires_grad and id(each) not in trained]
-    if frozen and seen.optimizers and seen.backwards:
-        how = f"requires_grad_(False) on {len(frozen)} tensors in no optimizer"
-        yield Experiment(remedies.FROZEN, how, partial(_frozen, frozen))
+class Calls(TorchFunctionMode):
+    """Every call of torch's Python API goes through ``does``; by default nothing is changed."""
 
+    def __init__(self, does: Callable[[Any, Any, Any], Any] = lambda f, a, k: f(*a, **k)) -> None:
+        super().__init__()
+        self._does = does
 
-def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
-    with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
-        return forward(*args, **keywords)
-
-
-@contextmanager
-def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
-    with preserve_state(*parameters):
-        for each in parameters:
-            each.grad = None
-            each.requires_grad_(False)
-        yield
-
-
-# Seconds that compiling a model takes about.
-COMPILES = 30.0
-
-
-def compiling(subject: Subject) -> Iterator[Experiment]:
-    """The forward passes of the models, and with them their backward passes, by torch.compile.
-
-    Not where the program has compiled code of its own, which would be lost with what is made here.
-    """
-    seen = subject.seen
-    if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
-        return
-    compiled: dict[nn.Module, Any] = {}
-
-    def by_compiler(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
-        if root not in compiled:
-            compiled[root] = torch.compile(forward)
-        return compiled[root](*args, **keywords)
-
-    how = "the models' forward passes by torch.compile"
-    change = partial(forwards, seen.roots, by_compiler)
-    yield Experiment(remedies.UNCOMPILED, how, change, compiles=COMPILES)
-
-
-def codes() -> int:
-    """How many functions torch has compiled in this process; -1 while its compiler is not there."""
-    module = sys.modules.get("torch._dynamo.convert_frame")
-    return -1 if module is None else len(module.input_codes.seen)
-
-
-def compilations() -> int:
-    """How many times torch has compiled in this process, the same function for other shapes too."""
-    module = sys.modules.get("torch._dynamo.utils")
-    return 0 if module is None else int(module.counters["stats"]["unique_graphs"])
-
-
-# ------------------------------------------------------------------------------------- accelerator
-
-_READS = {
-    getattr(torch.Tensor, name) for name in ("item", "tolist", "__float__", "__int__", "__bool__")
-}
-_COPIES = torch.Tensor.to, torch.Tensor.cuda
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self._does(func, args, kwargs or {})
 
 
 def waits(subject: Subject) -> Iterator[Experiment]:
@@ -339,12 +245,66 @@ def _without_waiting(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-# ------------------------------------------------------------------------------------------- batch
+def validation(subject: Subject) -> Iterator[Experiment]:
+    """No graph in evaluation mode."""
+    if subject.seen.unused:
+        how = "forward passes in evaluation mode under no_grad"
+        change = partial(forwards, dict.fromkeys(subject.seen.unused), _without_graph)
+        yield Experiment(remedies.VALIDATION, how, change, part=ALL)
 
-# A larger batch changes what is learned: it has to be worth it.
-LEAST = 0.15
-# Larger batches than that many times the present one are another question.
-TIMES = (8, 2)
+
+def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+    with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
+        return forward(*args, **keywords)
+
+
+def threads(subject: Subject) -> Iterator[Experiment]:
+    """As many threads as there are cores; where there are so many now, one."""
+    now, count, name, least = torch.get_num_threads(), cores(), remedies.FEW_THREADS, LEAST_SHARE
+    if now > count:
+        name = remedies.MANY_THREADS
+    elif now == count:
+        count, name, least = 1, remedies.SMALL_WORK, ALONE
+    if subject.seen.device == "cpu" and count != now:
+        yield Experiment(
+            name,
+            f"{count} threads instead of {now}, on {cores()} cores",
+            partial(switched, partial(torch.set_num_threads, count), "set_num_threads"),
+            part=ALL,
+            words={"threads": count},
+            least=least,
+            cores=max(now, count),
+        )
+
+
+def compiling(subject: Subject) -> Iterator[Experiment]:
+    """The forward passes of the models, and with them their backward passes, by torch.compile."""
+    seen = subject.seen
+    # Code that the program has compiled itself would be lost with what is made here.
+    if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
+        return
+    compiled: dict[nn.Module, Any] = {}
+
+    def by_compiler(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+        if root not in compiled:
+            compiled[root] = torch.compile(forward)
+        return compiled[root](*args, **keywords)
+
+    how = "the models' forward passes by torch.compile"
+    change = partial(forwards, seen.roots, by_compiler)
+    yield Experiment(remedies.UNCOMPILED, how, change, compiles=COMPILES)
+
+
+def codes() -> int:
+    """How many functions torch has compiled in this process; -1 while its compiler is not there."""
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    return -1 if module is None else len(module.input_codes.seen)
+
+
+def compilations() -> int:
+    """How many times torch has compiled in this process, the same function for other shapes too."""
+    module = sys.modules.get("torch._dynamo.utils")
+    return 0 if module is None else int(module.counters["stats"]["unique_graphs"])
 
 
 def larger_batch(subject: Subject) -> Iterator[Experiment]:
@@ -365,7 +325,7 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
         part=ALL,
         words={"larger": times * size, "size": size},
         samples=times,
-        least=LEAST,
+        least=LEARNED,
     )
 
 
@@ -374,8 +334,9 @@ EXPERIMENTS: tuple[Callable[[Subject], Iterator[Experiment]], ...] = (
     switches,
     optimizers,
     precision,
+    layout,
     waits,
-    gradients,
+    validation,
     threads,
     compiling,
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from labkit import charts, show
 from labkit.show import Bar
 from labkit.text import format_seconds
-from whyslow.remedies import remedy
-from whyslow.sampling import Interval, Share
+from whyslow.remedies import REMEDIES
+from whyslow.sampling import Interval, Share, in_words, listed
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
@@ -32,14 +32,9 @@ class Finding:
     of: str = "time"
     where: str = ""
 
-    def scaled(self, scale: float) -> Finding:
-        """As a share of something longer, of which ``scale`` is the step that it was a share of."""
-        low, high = self.interval
-        return replace(self, share=scale * self.share, interval=(scale * low, scale * high))
-
     def __str__(self) -> str:
-        low, high = self.interval
-        lines = [f"{self.name}: {self.share:.0%} of the {self.of} [{low:.0%}, {high:.0%}]"]
+        share, interval = in_words((self.share, self.interval))
+        lines = [f"{self.name}: {share} of the {self.of} {interval}"]
         lines.append(f"    measured: {self.how}")
         lines += [f"    {line}" for line in self.remedy.splitlines()]
         if self.where:
@@ -47,9 +42,9 @@ class Finding:
         return "\n".join(lines)
 
 
-def found(name: str, share: Share, how: str, where: str = "", **words: object) -> Finding:
+def found(name: str, share: Share, how: str, **words: object) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
-    return Finding(name, *share, how, remedy(name, **words), where=where)
+    return Finding(name, *share, how, REMEDIES[name].format(**words))
 
 
 @dataclass(frozen=True)
@@ -102,8 +97,8 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         bars, rows = [], [["finding", "remedy", "measured", "where"]]
         for each in self.findings:
-            low, high = each.interval
-            text, note = f"{each.share:.0%} of the {each.of}", f"[{low:.0%}, {high:.0%}]"
+            share, note = in_words((each.share, each.interval))
+            text = f"{share} of the {each.of}"
             bars.append(Bar(each.name, each.share, text, each.interval, note=note))
             rows.append([each.name, each.remedy, each.how, each.where])
         title = "Share of a step that each costs, with its 95 % interval"
@@ -112,15 +107,10 @@ class Diagnosis:
         return show.result(show.sentence(self.sentence), *drawn, *small)
 
     def _small_print(self) -> list[str]:
-        lines = []
-        if self.phases:
-            parts = [f"{name} {share:.0%}" for name, share in self.phases.items() if share >= 0.005]
-            lines.append(f"By its lines: {', '.join(parts)}.")
+        lines = [f"By its lines: {listed(self.phases)}."] if self.phases else []
         lines += [f"Note: {note}." for note in self.notes]
-        for name, why in self.unmeasured.items():
-            lines.append(f"Not measured: {name} ({why}).")
-        lines.append(f"Took {self.seconds:.0f} s.")
-        return lines
+        lines += [f"Not measured: {name} ({why})." for name, why in self.unmeasured.items()]
+        return [*lines, f"Took {self.seconds:.0f} s."]
 
 
 def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -9,11 +9,8 @@ from labkit.busy import cores
 from whyslow import stacks
 
 WAITS = "waits for data"
-FEW_WORKERS = "too few loader workers"
-IDLE_WORKERS = "loader workers that cost more than they save"
 RESTARTS = "loader workers started again every epoch"
 LOOP = "optimizer loops over parameters"
-CLIPPING = "gradient clipping in a Python loop"
 BESIDE = "work beside forward, backward and update"
 ANOMALY = "anomaly mode left on"
 PROFILER = "profiler left on"
@@ -28,7 +25,6 @@ LAYOUT = "images not in channels-last order"
 RECOMPILED = "compiled again for other shapes"
 UNCOMPILED = "operators that torch.compile would join"
 VALIDATION = "validation with gradients"
-FROZEN = "gradients of weights that are not trained"
 # An accelerator, and memory. A larger batch changes what is learned.
 HOST = "the host waits for the device"
 PAGEABLE = "copies from pageable memory"
@@ -39,18 +35,12 @@ _LOOK = "whyslow.diagnose(step) tries precision, threads, layout and torch.compi
 REMEDIES = {
     WAITS: "{loader}\n"
     "Or decode and transform once, before the loop, or a whole batch at a time with tensors.",
-    FEW_WORKERS: "DataLoader(..., num_workers={workers}) instead of {now}, and perhaps more:\n"
-    "a batch takes longer to load than all workers together have time for.",
-    IDLE_WORKERS: "DataLoader(..., num_workers=0): a batch is made in less time than it takes\n"
-    "to hand it over from another process; or give the workers more to do.",
     RESTARTS: "DataLoader(..., persistent_workers=True), made once before the first epoch:\n"
     "its workers live on, and load ahead for the next epoch.",
     LOOP: "torch.optim.{kind}(..., fused=True):\n"
     "one pass over all parameters instead of several operators for each.",
-    CLIPPING: "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
-    "one operator over the whole list, and no norm read back for each tensor.",
     BESIDE: "A loop over samples becomes one operator on the batch, or work for the loader's\n"
-    "workers; log, print, save and compute metrics every 100th step, not in each.",
+    "workers; one over gradients, clip_grad_norm_; log and compute metrics every 100th step.",
     ANOMALY: "Remove torch.autograd.set_detect_anomaly(True) and detect_anomaly():\n"
     "switch it on only to search for a nan.",
     PROFILER: "Profile a few steps, with torch.profiler.schedule(wait, warmup, active),\n"
@@ -71,8 +61,6 @@ REMEDIES = {
     "since each new one is compiled again.",
     VALIDATION: "with torch.no_grad(): around the validation, or @torch.no_grad() above it;\n"
     "model.eval() alone still records every operator for backward.",
-    FROZEN: "part.requires_grad_(False) for what stays as it is,\n"
-    "and model.train() and eval() as before: the forward pass is the same.",
     HOST: "total += loss.detach() on the device, and .item() once every 100 steps;\n"
     "no print(loss), no `if loss > ...` and no boolean mask in the step.",
     PAGEABLE: "DataLoader(..., pin_memory=True), and in the step\n"
@@ -108,20 +96,11 @@ _SAME = {
 REMEDIES |= {cause: REMEDIES[name] for cause, name in _SAME.items()}
 
 
-def loader(workers: int = 0, tried: int | None = None) -> str:
-    """What to try with a DataLoader that has so many worker processes, on this machine; ``tried``
-    is a number of them that did not help.
-    """
-    if tried is not None:
-        return f"num_workers={tried} instead of {workers} was tried: it saves little or nothing."
+def loader(workers: int = 0) -> str:
+    """What to try with a DataLoader that has so many worker processes, on this machine."""
     if workers:
         more = f"num_workers={min(cores(), workers + 1)}"
         return f"DataLoader(..., {more}, persistent_workers=True); or 0 for what is quickly made."
     if cores() == 1:
         return "With one core no worker can help: keep what fits into memory as tensors."
     return f"DataLoader(..., num_workers={cores() - 1}) loads meanwhile, on {cores()} cores."
-
-
-def remedy(name: str, **words: object) -> str:
-    """The two lines for a cause. KeyError for a name, or a word, that is missing."""
-    return REMEDIES[name].format(**words)

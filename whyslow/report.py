@@ -12,6 +12,7 @@ from labkit.show import Markup
 from labkit.text import aligned, format_seconds
 from whyslow import remedies
 from whyslow.lines import Line, Sampled
+from whyslow.sampling import in_words, listed
 from whyslow.stacks import CAUSES, HOST, LOADING, START
 
 # Below so many looks a share says little.
@@ -74,18 +75,16 @@ class Report:
             return self.sentence
         rows = []
         for line in self.lines:
-            low, high = line.interval
-            share, interval = f"{line.share:4.0%}", f"[{low:.0%}, {high:.0%}]"
+            share, interval = in_words((line.share, line.interval))
             bar = "█" * max(1, round(BAR * line.share))
             source = line.source or f"(no source, in {line.function})"
-            rows.append([share, interval, bar, line.place, source[:70], line.cause])
+            rows.append([f"{share:>4}", interval, bar, line.place, source[:70], line.cause])
         return "\n\n".join([self.sentence, aligned(rows), *self._notes()])
 
     def _notes(self) -> Iterator[str]:
-        remedy = remedies.remedy(self._first, loader=remedies.loader())
+        remedy = remedies.REMEDIES[self._first].format(loader=remedies.loader())
         yield f"Try first, for {self._first}:\n{remedy}".replace("\n", "\n  ")
-        shares = [f"{cause} {share:.0%}" for cause, share in self.causes.items() if share >= DRAWN]
-        yield f"By cause: {', '.join(shares)}."
+        yield f"By cause: {listed(self.causes)}."
         if self.sampled.loop is not None:
             file, (first, last) = self.sampled.loop
             yield f"The training loop is {Path(file).name}, lines {first} to {last}."

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import contextvars
 import math
+import sys
 import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from statistics import fmean
 from typing import TypeVar
 
+from labkit.restore import giving_back
 from labkit.results.statistics import estimate, runs_of
-from whyslow.stacks import START, Stack, stack_of_thread
+from whyslow.stacks import START, Stack, stack_of, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
 FIRST, MOST = 0.002, 0.05
@@ -38,58 +40,49 @@ NONE: Share = 0.0, (0.0, 0.0)
 Kind = TypeVar("Kind", bound=Hashable)
 
 
-@dataclass
 class Tally:
     """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken.
 
     Time in which no line of the reader's ran, as between two cells, is in no block.
     """
 
-    width: float = BLOCK
-    looks: int = 0
-    seconds: dict[Stack, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    def __init__(self) -> None:
+        self.looks, self._width = 0, BLOCK
+        self._seconds: dict[tuple[int, Stack], float] = defaultdict(float)
 
     def add(self, stack: Stack, now: float, seconds: float) -> None:
         """One look: ``now`` counts from the begin."""
         self.looks += 1
-        block = int(now / self.width)
-        blocks = self.seconds[stack]
-        blocks[block] = blocks.get(block, 0.0) + seconds
-        if block >= BLOCKS:
-            self._widen()
+        while now >= BLOCKS * self._width:
+            self._width *= 2
+            wider: dict[tuple[int, Stack], float] = defaultdict(float)
+            for block, each, its in self.items():
+                wider[block // 2, each] += its
+            self._seconds = wider
+        self._seconds[int(now / self._width), stack] += seconds
 
-    def _widen(self) -> None:
-        self.width *= 2
-        for blocks in self.seconds.values():
-            fine = list(blocks.items())
-            blocks.clear()
-            for block, seconds in fine:
-                blocks[block // 2] = blocks.get(block // 2, 0.0) + seconds
+    def items(self) -> list[tuple[int, Stack, float]]:
+        """Block, stack and seconds as they are now: a sampler may add to them."""
+        return [(*key, seconds) for key, seconds in list(self._seconds.items())]
 
     def shares(self, kind_of: Callable[[Stack, int], Kind | None]) -> dict[Kind, Share]:
-        """The share of each kind of stacks in their blocks, the largest first; what is of no kind
-        is left out.
-        """
+        """The share of each kind of stacks, the largest first; without those of no kind."""
         wholes: dict[int, float] = defaultdict(float)
         kinds: dict[Kind, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        # As they are now: a sampler may add to them.
-        for stack, blocks in list(self.seconds.items()):
-            for block, seconds in list(blocks.items()):
-                kind = kind_of(stack, block)
-                if kind is not None:
-                    wholes[block] += seconds
-                    kinds[kind][block] += seconds
-        ordered = sorted(wholes)
-        whole = [wholes[block] for block in ordered]
-        found = {
-            kind: share_of([its[each] for each in ordered], whole) for kind, its in kinds.items()
-        }
+        for block, stack, seconds in self.items():
+            kind = kind_of(stack, block)
+            if kind is not None:
+                wholes[block] += seconds
+                kinds[kind][block] += seconds
+        found = {}
+        for kind, its in kinds.items():
+            found[kind] = share_of([its[each] for each in wholes], list(wholes.values()))
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))
 
     @property
     def total(self) -> float:
         """Seconds in which lines of the reader's ran."""
-        return sum(sum(blocks.values()) for blocks in self.seconds.values())
+        return sum(seconds for *_, seconds in self.items())
 
 
 class Sampler:
@@ -97,17 +90,19 @@ class Sampler:
     without imports. What it looks at begins ``below`` so many places of a stack.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
-    object is gone, as after an interrupt, the sampler ends, too: so it is no method of the sampler,
-    which its thread keeps.
+    object is gone, as after an interrupt, the sampler ends, too.
     """
 
     def __init__(
-        self, done: Callable[[], object], seconds: float = math.inf, below: int | None = None
+        self,
+        done: Callable[[], object] | None = None,
+        seconds: float = math.inf,
+        below: int | None = None,
     ) -> None:
         self.tally = Tally()
         self._below = below
         self._seconds = seconds
-        self._done = weakref.WeakMethod(done)
+        self._done = weakref.WeakMethod(done) if done else None
         self._target = threading.get_ident()
         self._ended = threading.Event()
         # What it shows at its end belongs to the cell that has started it.
@@ -128,7 +123,7 @@ class Sampler:
         tally = self.tally
         begin = last = time.perf_counter()
         worked, pause = 0.0, FIRST
-        while not self._ended.wait(pause) and self._done() is not None:
+        while not self._ended.wait(pause) and (self._done is None or self._done()):
             stack = stack_of_thread(self._target, self._below)
             now = time.perf_counter()
             pause = min(max(FIRST, SHARE * (now - begin)), MOST)
@@ -139,8 +134,28 @@ class Sampler:
             last = now
             if worked >= self._seconds:
                 self._ended.set()
-                if done := self._done():
+                if self._done and (done := self._done()):
                     done()
+
+
+@contextmanager
+def sampling() -> Iterator[Tally]:
+    """Look at the lines that run inside; those that have called it are none."""
+    sampler = Sampler(below=len(stack_of(sys._getframe())))
+    with giving_back(sampler.stop):
+        sampler.start()
+        yield sampler.tally
+
+
+def in_words(share: Share) -> tuple[str, str]:
+    """``(0.5, (0.4, 0.6))`` -> ``('50%', '[40%, 60%]')``."""
+    value, (low, high) = share
+    return f"{value:.0%}", f"[{low:.0%}, {high:.0%}]"
+
+
+def listed(shares: Mapping[str, float]) -> str:
+    """``loading 70%, forward 30%``; nothing of what is next to nothing."""
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share >= 0.005)
 
 
 def share_of(parts: Sequence[float], wholes: Sequence[float]) -> Share:

@@ -1,9 +1,8 @@
 """The whole of a diagnosis: look at one step and its lines, then experiment while time lasts.
 
-The experiments that work on the largest part of a step come first, and each gets its part of the
-time that is left. Where a step is so slow that few fit into the budget, the first ones get a few
-steps each, and what was not tried says so. All that the step reaches is put back at the end, and
-models and optimizers after each experiment too, so that none trains on what another left.
+The experiments that work on the largest part of a step come first. Where a step is so slow that few
+fit into the budget, the first ones get a few steps each, and what was not tried says so. All that
+the step reaches is put back after each experiment, so that none trains on what another left.
 """
 
 from __future__ import annotations
@@ -24,26 +23,15 @@ from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
-from labkit.text import format_seconds
-from whyslow import by_lines, experiments, loading, remedies
+from labkit.text import format_bytes, format_seconds
+from whyslow import experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
-from whyslow.lines import Parts
-from whyslow.observe import mapped, observe, tensors_of
-from whyslow.sampling import NONE, share_of
-from whyslow.stacks import COMPILING, LOADING, OWN, UPDATE
-from whyslow.subject import (
-    LEAST_STEPS,
-    MEMORY_STEPS,
-    Stream,
-    Subject,
-    ahead,
-    end_workers,
-    growth,
-    own,
-    stream,
-    use_of,
-)
+from whyslow.lines import Sampled, cause_of
+from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own_loader, stream
+from whyslow.sampling import NONE, Tally, sampling, share_of
+from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack, own
+from whyslow.subject import MEMORY_STEPS, Subject, mapped, memory_of, observe, tensors_of
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15
@@ -53,6 +41,8 @@ COUNTED = 1 / 20
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
 MANY = 12
+# One compilation is no habit; a little work of one's own is in every step.
+COMPILATIONS, LITTLE = 2, 0.08
 
 
 def diagnose(
@@ -88,11 +78,10 @@ class Session:
     def __init__(
         self, step: Callable[..., object], batches: Any = None, seconds: float = 1.0
     ) -> None:
-        self.subject = Subject(step, own(batches))
-        self.seconds = seconds
-        self.begin = time.perf_counter()
+        self.subject = Subject(step, own_loader(batches))
+        self.seconds, self.begin = seconds, time.perf_counter()
         self.others = Others()
-        self.parts = Parts()
+        self.sampled = Sampled(Tally())
         self.restoration: Restoration
         self.found: list[Finding] = []
         # What was looked for, and why it could not be measured, or "".
@@ -144,10 +133,10 @@ class Session:
     def _look(self) -> None:
         """The first steps: what is used, and how long it takes."""
         subject = self.subject
-        if subject.takes_batches:
-            with self.parts.seen():
-                subject.keep(subject.loader)
-            self.loads_in = self.parts.where((LOADING,))
+        if subject.loader is not None:
+            with sampling() as tally:
+                subject.keep()
+            self.loads_in = Sampled(tally).where((LOADING,))
         probe = [mapped(torch.clone, batch) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
         before = experiments.codes()
@@ -158,12 +147,12 @@ class Session:
         if subject.step_seconds < self.seconds / 2 or experiments.codes() != before:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve())
-        self.step_seconds = subject.step_seconds
 
     def _observe(self, step: Callable[[], object]) -> None:
-        with self.parts.seen():
+        with sampling() as tally:
             self.subject.seen = observe(step, self.restoration.keep)
-        self.subject.step_seconds = self.subject.seen.seconds
+        self.sampled = Sampled(tally)
+        self.step_seconds = self.subject.step_seconds = self.subject.seen.seconds
 
     def _count(self) -> None:
         """Memory, in a few steps more."""
@@ -173,10 +162,11 @@ class Session:
             self.checked |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
         with self._may_fail("memory of a step"):
-            use = use_of(subject.serve(), subject.seen.device)
-            subject.peak = use.peak
+            subject.peak, stays, share = memory_of(subject.serve(), subject.seen.device)
             self.checked[remedies.GROWTH] = ""
-            self.found += growth(use)
+            how = f"by counting: {format_bytes(stays)} stay alive after each step"
+            grows = found(remedies.GROWTH, (share, (share, share)), how)
+            self.found.append(replace(grows, of="memory"))
 
     def _too_slow(self, steps: int, more: float = 0.0) -> str:
         """Why so many steps, and ``more`` seconds, were not taken."""
@@ -186,75 +176,94 @@ class Session:
 
     def _stream(self) -> None:
         """Steps on batches as they come: what is waited for, and which lines run meanwhile."""
-        subject = self.subject
         before = experiments.compilations()
         with preserve_state(*self.restoration.items):
             streamed = self._streamed()
             times = experiments.compilations() - before
-            self._from_waits(streamed)
+            self.found.append(self._waits(streamed))
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
         self.checked[remedies.RECOMPILED] = ""
-        if by_lines.trains(subject):
-            self.checked[remedies.BESIDE] = ""
-        self.found += self._placed(by_lines.again(self.parts, times), (COMPILING,))
-        # torch's own functions are timed on tensors like these: of a kind that they may not take.
-        with self._may_fail(remedies.LOOP):
-            self.found += self._placed(by_lines.by_hand(subject, self.parts), (OWN, UPDATE))
+        if times >= COMPILATIONS:
+            how = f"by its lines: {times} compilations in warm steps"
+            self.found.append(self._by_lines(remedies.RECOMPILED, (COMPILING,), how))
 
     def _streamed(self) -> Stream:
         """Of slow steps, the time of the first batches is enough."""
         subject = self.subject
         workers = getattr(subject.loader, "num_workers", 0)
-        one = subject.step_seconds
-        if subject.takes_batches and not workers:
-            # Else the first batches are those that the workers took to start.
-            one += max(subject.loads)
+        # The first batches of workers are those that they took to start.
+        load = 0.0 if workers else max(subject.loads, default=0.0)
         steps = LEAST_STEPS + ahead(subject.loader)
-        if steps * one > 2 * STREAMING * self.seconds:
+        if steps * (subject.step_seconds + load) > 2 * STREAMING * self.seconds:
             if not workers:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
             self.checked[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
-        with self.parts.seen():
+        with sampling() as tally:
             streamed = stream(subject.train, subject.loader, STREAMING * self.seconds)
+        self.sampled = Sampled(tally)
         if streamed.works:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed
 
-    def _from_waits(self, streamed: Stream) -> None:
+    def _waits(self, streamed: Stream) -> Finding:
         """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
-        subject = self.subject
-        self.phases = self.parts.shares()
+        subject, loads = self.subject, self.sampled.causes.get(LOADING, NONE)
+        self.phases = {cause: share for cause, (share, _) in self.sampled.causes.items()}
         self.checked.setdefault(remedies.WAITS, "")
-        where = self.parts.where((LOADING,)) or self.loads_in
-        if subject.takes_batches and streamed.wholes:
+        if subject.loader is not None and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
-            self.phases = self.parts.shares(self.waiting)
-            each = loading.finding(subject, streamed, self._may_fail)
-            self.found.append(replace(each, where=where))
-            return
-        share = self.parts.sampled.causes.get(LOADING, NONE)
-        how = "by its lines: a loader of the step's own"
-        self.found.append(found(remedies.WAITS, share, how, where, loader=remedies.loader()))
+            rest = (1 - self.waiting) / max(1 - loads[0], 1e-9)
+            self.phases.pop(LOADING, None)
+            others = {cause: rest * share for cause, share in self.phases.items()}
+            self.phases = {LOADING: self.waiting} | others
+            waits = loading.finding(subject.train, subject.loader, streamed, self._may_fail)
+        else:
+            how = "by its lines: a loader of the step's own"
+            waits = found(remedies.WAITS, loads, how, loader=remedies.loader())
+        return replace(waits, where=self.sampled.where((LOADING,)) or self.loads_in)
 
-    def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
+    def _placed(self, finding: Finding, part: tuple[str, ...]) -> Finding:
         """With the line that takes most of the part, and as a share of all of the step."""
-        where, scale = self.parts.where(part), 1 - self.waiting
-        return [replace(each, where=where).scaled(scale) for each in findings]
+        scale, (low, high) = 1 - self.waiting, finding.interval
+        share, interval = scale * finding.share, (scale * low, scale * high)
+        return replace(finding, share=share, interval=interval, where=self.sampled.where(part))
+
+    def _by_lines(self, name: str, part: tuple[str, ...], how: str) -> Finding:
+        """What these causes take; of an update, in the reader's own lines, and not in torch's."""
+
+        def is_part(stack: Stack) -> bool:
+            cause = cause_of(stack)
+            return cause in part and (cause != UPDATE or bool(own(stack[-1:])))
+
+        return self._placed(found(name, self.sampled.share(is_part), how, kind="AdamW"), part)
+
+    def _own_work(self) -> Iterator[Finding]:
+        """Work in the reader's own lines: no experiment is for it. Validation is none of it."""
+        seen = self.subject.seen
+        if not seen.roots or not seen.backwards or seen.profiled or seen.unused:
+            return
+        kinds = {remedies.BESIDE: (OWN, LOGGING), remedies.LOOP: (UPDATE,)}
+        if any(map(experiments.is_torchs, seen.optimizers)):
+            kinds = {remedies.BESIDE: (OWN, LOGGING, UPDATE)}
+        how = "by the lines that ran outside of modules, loss, backward pass and optimizers"
+        for name, part in kinds.items():
+            self.checked.setdefault(name, "")
+            finding = self._by_lines(name, part, how)
+            if finding.interval[0] >= LITTLE:
+                # Most of an update may be torch's.
+                where = self.sampled.where((OWN, LOGGING)) if name == remedies.BESIDE else ""
+                yield replace(finding, where=where or finding.where)
 
     def _experiments(self) -> None:
-        """In the order of their shares, each with its part of what is left of the time.
-
-        A larger batch, which changes what is learned, only where nothing else was found.
-        """
+        """In the order of their shares, each with its part of what is left of the time."""
         explained = 0.0
         every = self._every_experiment(experiments.EXPERIMENTS)
         for number, experiment in enumerate(every):
             explained = max(explained, self._experiment(experiment, len(every) - number))
-        # By the lines alone: said where no experiment explains it.
-        beside = self._placed(by_lines.around(self.subject, self.parts), by_lines.AROUND)
-        self.found += [each for each in beside if explained < each.share / 2]
+        self.found += [each for each in self._own_work() if explained < each.share / 2]
+        # A larger batch changes what is learned.
         if not any(each.of == "time" for each in ranked(self.found)):
             for experiment in self._every_experiment((experiments.larger_batch,)):
                 self._experiment(experiment, 1)
@@ -295,7 +304,7 @@ class Session:
             if experiment.cores and (busy := others.in_the_way(experiment.cores)):
                 self.checked[experiment.name] = busy
             elif experiment.worth_naming(result):
-                [finding] = self._placed([experiment.finding(result)], experiment.part)
+                finding = self._placed(experiment.finding(result), experiment.part)
                 self.found.append(finding)
                 return finding.share
             elif result.pairs == 1:

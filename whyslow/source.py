@@ -6,7 +6,6 @@ import ast
 import functools
 import linecache
 from collections import defaultdict
-from collections.abc import Iterator
 
 # The first and the last line.
 Range = tuple[int, int]
@@ -15,44 +14,47 @@ _QUIET = {"no_grad", "inference_mode"}
 
 @functools.lru_cache(maxsize=256)
 def source_of(file: str) -> dict[str, list[Range]]:
-    """The ``loops`` of a file, ranges ``without`` gradients or that ``update`` by hand, lines that
-    read ``gradients``, and those that compute the ``loss``.
+    """The ``loops`` of a file, ranges ``without`` gradients or that ``update`` by hand, and lines
+    that compute the ``loss``.
 
     Nothing is known of a file that cannot be read, or that is no Python.
     """
     ranges: dict[str, list[Range]] = defaultdict(list)
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        nodes = list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
     except (SyntaxError, ValueError):
         return ranges
-    for node in ast.walk(tree):
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    backward = [each for each in calls if _name(each) == "backward"]
+    # As in loss.backward() and accelerator.backward(loss).
+    given = [each for call in backward for each in (getattr(call.func, "value", None), *call.args)]
+    losses = {each.id for each in given if isinstance(each, ast.Name)}
+    for node in nodes:
         if isinstance(node, (ast.For, ast.While)):
             ranges["loops"].append(_range(node))
-        if isinstance(node, (ast.With, ast.FunctionDef)) and _is_quiet(node):
+        elif isinstance(node, (ast.With, ast.FunctionDef)) and _is_quiet(node):
             ranges["update" if _writes(node) else "without"].append(_range(node))
-        if isinstance(node, ast.Attribute) and node.attr == "grad":
-            ranges["gradients"].append(_range(node))
-    ranges["loss"] += _losses(tree)
+        elif isinstance(node, (ast.Assign, ast.AugAssign)) and losses & _assigned(node):
+            ranges["loss"].append(_range(node))
+    ranges["loss"] += map(_range, backward)
     return ranges
-
-
-def _losses(tree: ast.AST) -> Iterator[Range]:
-    """Calls of ``loss.backward()``, and the statements that assign this name."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _name(node.func) == "backward":
-            yield _range(node)
-            given = [getattr(node.func, "value", node), *node.args]
-            names |= {each.id for each in given if isinstance(each, ast.Name)}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(_name(each) in names for each in targets):
-                yield _range(node)
 
 
 def _range(node: ast.stmt | ast.expr) -> Range:
     return node.lineno, node.end_lineno or node.lineno
+
+
+def _name(node: ast.AST) -> str:
+    """``torch.no_grad()`` and ``no_grad`` -> ``no_grad``."""
+    if isinstance(node, ast.Call):
+        return _name(node.func)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _assigned(node: ast.Assign | ast.AugAssign) -> set[str]:
+    return set(map(_name, node.targets if isinstance(node, ast.Assign) else [node.target]))
 
 
 def _is_quiet(node: ast.With | ast.FunctionDef) -> bool:
@@ -64,15 +66,6 @@ def _is_quiet(node: ast.With | ast.FunctionDef) -> bool:
     called = _methods(node)
     decorated = any(_name(each) in _QUIET for each in node.decorator_list)
     return decorated or ("eval" in called and "backward" not in called)
-
-
-def _name(node: ast.AST) -> str:
-    """``torch.no_grad()`` and ``no_grad`` -> ``no_grad``."""
-    if isinstance(node, ast.Call):
-        return _name(node.func)
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _methods(node: ast.AST) -> set[str]:

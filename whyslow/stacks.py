@@ -20,12 +20,11 @@ from labkit.restore.own import is_own_code
 
 
 class Place(NamedTuple):
-    """A line of the reader's, and the first and the last byte of the part of it that runs."""
+    """A line of the reader's, in a function."""
 
     file: str
     line: int
     function: str
-    part: tuple[int, int] = (0, 0)
 
 
 # Places and marks.
@@ -86,20 +85,14 @@ def mark_of(code: CodeType) -> str:
     return next((mark for rule, mark in _RULES if rule.search(place)), "")
 
 
-@functools.lru_cache(maxsize=1024)
-def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
-    return tuple(code.co_positions())
-
-
 def stack_of(frame: FrameType | None) -> Stack:
     """Own places and marks, the outermost first; marks that follow each other once."""
     places: list[Place | str] = []
     while frame is not None:
         code = frame.f_code
         if is_own(code):
-            line, last, begin, end = _positions(code)[max(0, frame.f_lasti) // 2]
-            part = (begin or 0, end or 0) if line == last else (0, 0)
-            places.append(Place(code.co_filename, line or code.co_firstlineno, code.co_name, part))
+            line = frame.f_lineno or code.co_firstlineno
+            places.append(Place(code.co_filename, line, code.co_name))
         elif (mark := mark_of(code)) and places[-1:] != [mark]:
             places.append(mark)
         frame = frame.f_back
@@ -107,11 +100,9 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def stack_of_thread(thread: int, below: int | None = None) -> Stack:
-    """Of the thread with this identifier; empty where it has ended or runs no line of the reader's.
+    """Of this thread, or of one for which it only waits; empty where none runs a reader's line.
 
-    ``below`` is how many places at its beginning are no part of it; of what is below them the marks
-    alone are enough. A thread that only waits for others stands for those that run the reader's
-    lines.
+    ``below`` is how many places at its beginning are no part of it; then marks alone are enough.
     """
     with looking_at_frames():
         frames = sys._current_frames()
@@ -126,4 +117,4 @@ def stack_of_thread(thread: int, below: int | None = None) -> Stack:
 
 def own(stack: Stack) -> list[Place]:
     """The own lines of a stack: the last one runs, or has called what runs."""
-    return [place for place in stack if not isinstance(place, str)]
+    return [place for place in stack if isinstance(place, Place)]

@@ -1,32 +1,176 @@
-"""The program under diagnosis: its step, its batches, and what was seen of both."""
+"""The program under diagnosis: its step, its batches, and what was seen of both.
+
+A step is seen by torch's global hooks; a backward pass has none. What the step itself calls, and
+not another module, is a *root*; what a DataLoader calls to make a batch is none.
+"""
 
 from __future__ import annotations
 
-import copy
 import gc
 import itertools
 import math
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch import nn
+from torch.nn.modules import module as module_hooks
+from torch.optim import optimizer as optimizer_hooks
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-from labkit.device import synchronize
+from labkit.device import check_current, synchronize
 from labkit.memory import StorageTracker
+from labkit.restore import giving_back
+from labkit.restore.attributes import patched
 from labkit.restore.memory import bytes_of, free_bytes
-from labkit.text import format_bytes
-from whyslow import remedies
-from whyslow.findings import Finding, found
-from whyslow.observe import Seen, mapped, tensors_of
+from whyslow.loading import timed
+from whyslow.stacks import LOADING, mark_of
 
 # Batches that are kept for experiments: so many, and so many bytes.
-KEPT_BATCHES = 4
-KEPT_BYTES = 2**28
+KEPT_BATCHES, KEPT_BYTES = 4, 2**28
 # Of the free memory an experiment may take so much.
 SAFE = 0.4
+# Steps of which the memory is taken: the first ones make gradients and state.
+MEMORY_STEPS = 4
+# What calls a module with its hooks.
+_CALL = nn.Module._call_impl.__code__
+
+
+@dataclass
+class Seen:
+    """What one step did, in so many ``seconds``, in the thread that makes this.
+
+    ``roots``: modules that the step itself calls. ``unused``: roots in evaluation mode that record
+    a graph. ``device``: the accelerator that it works on, or cpu. ``on_new`` is given what has a
+    state, before it is first used.
+    """
+
+    roots: list[nn.Module] = field(default_factory=list)
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    unused: list[nn.Module] = field(default_factory=list)
+    device: str = "cpu"
+    seconds: float = 0.0
+    backwards: int = 0
+    recomputed: bool = False
+    lower_precision: bool = False
+    anomaly: bool = False
+    profiled: bool = False
+    images: bool = False
+    on_new: Callable[[Any], None] = lambda item: None
+    _thread: int = field(default_factory=threading.get_ident)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """Of all roots, each once."""
+        return list(dict.fromkeys(each for root in self.roots for each in root.parameters()))
+
+    @property
+    def compiled(self) -> bool:
+        """Whether a root is compiled code."""
+        kinds = [type(module).__name__ for root in self.roots for module in root.modules()]
+        return "OptimizedModule" in kinds
+
+    def is_here(self) -> bool:
+        """Whether it is the step itself that runs, forward."""
+        here = threading.get_ident() == self._thread and not _goes_back()
+        return here and not torch.compiler.is_compiling()
+
+    def enters(self, module: Any, inputs: Any) -> None:
+        """A hook before a module's forward pass."""
+        # Checkpointing computes it again within the backward pass.
+        self.recomputed |= _goes_back()
+        if not self.is_here():
+            return
+        callers = list(_callers(sys._getframe(1)))
+        if sum(code is _CALL for code in callers) > 1:
+            return
+        if LOADING in map(mark_of, callers):
+            # No root of the step; but a norm in it has a state that is put back.
+            self.on_new(module)
+            return
+        self._add(self.roots, module)
+        trained = any(each.requires_grad for each in module.parameters())
+        if trained and not module.training and torch.is_grad_enabled():
+            self.unused.append(module)
+        tensors = tensors_of(inputs)
+        for device in {each.device for each in (*module.parameters(), *tensors)}:
+            check_current(device)
+            if device.type not in ("cpu", "meta"):
+                self.device = device.type
+        self.images |= any(each.dim() == 4 for each in tensors)
+        self.lower_precision |= torch.is_autocast_enabled(self.device)
+        self.anomaly |= torch.is_anomaly_enabled()
+        self.profiled |= torch.autograd._profiler_enabled()
+
+    def updates(self, optimizer: Any, *_: Any) -> None:
+        """A hook before an optimizer's step, which may be in the hook of a gradient."""
+        if self.is_here() or _goes_back():
+            self._add(self.optimizers, optimizer)
+
+    def _add(self, known: list[Any], item: Any) -> None:
+        if not any(item is each for each in known):
+            self.on_new(item)
+            known.append(item)
+
+
+def _goes_back() -> bool:
+    """Whether this thread is in a backward pass; an accelerator's is in one of autograd's."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _callers(frame: FrameType | None) -> Iterator[CodeType]:
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
+@contextmanager
+def _listening(seen: Seen) -> Iterator[None]:
+    """Tell ``seen`` what this thread's steps do inside, and the hooks of their gradients."""
+    handles: list[Any] = []
+    backward = torch.autograd.backward
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
+    def goes_back(*args: Any, **keywords: Any) -> Any:
+        seen.backwards += seen.is_here()
+        return backward(*args, **keywords)
+
+    # No ExitStack: of its callbacks, an interrupt may leave some undone.
+    with giving_back(remove), patched(torch.autograd, "backward", goes_back):
+        handles.append(module_hooks.register_module_forward_pre_hook(seen.enters))
+        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(seen.updates))
+        yield
+
+
+def tensors_of(values: Any) -> list[torch.Tensor]:
+    """All tensors in a batch, or in whatever else."""
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+# A batch, or whatever else, with each of its tensors as a function makes it.
+mapped = partial(tree_map_only, torch.Tensor)
+
+
+def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
+    """Run one step and say what it did; ``on_new`` is that of `Seen`."""
+    seen = Seen(on_new=on_new)
+    with _listening(seen):
+        synchronize()
+        begin = time.perf_counter()
+        step()
+        synchronize()
+        seen.seconds = time.perf_counter() - begin
+    return seen
 
 
 @dataclass
@@ -47,156 +191,41 @@ class Subject:
     loads: list[float] = field(default_factory=list)
     step_seconds: float = math.nan
 
-    @property
-    def takes_batches(self) -> bool:
-        """Whether the step is called with a batch."""
-        return self.loader is not None
-
     def serve(self, batches: list[Any] | None = None) -> Callable[[], object]:
         """A step of no arguments, on kept batches in turn."""
-        if not self.takes_batches:
+        if self.loader is None:
             return self.call
         served = itertools.cycle(batches or self.batches)
         return lambda: self.train(next(served))
 
     def train(self, batch: Any) -> object:
         """One step on this batch, where it takes one."""
-        if not self.takes_batches:
+        if self.loader is None:
             return self.call()
         return self.call(mapped(torch.clone, batch) if self.copied else batch)
 
-    def keep(self, source: Iterable[Any]) -> None:
-        """Take the first batches of ``source``. ValueError where it has none."""
-        size, asked = 0, time.perf_counter()
-        for batch in one_pass(source):
-            self.loads.append(time.perf_counter() - asked)
+    def keep(self) -> None:
+        """Take the first batches of the loader. ValueError where it has none."""
+        size = 0
+        for _, seconds, batch in timed(self.loader):
+            self.loads.append(seconds)
             self.batches.append(batch)
             size += sum(map(bytes_of, tensors_of(batch)))
             if len(self.batches) >= KEPT_BATCHES or size >= KEPT_BYTES:
-                break
-            asked = time.perf_counter()
+                return
         if not self.batches:
-            raise ValueError(f"batches={source!r} is empty: a diagnosis needs at least one batch")
+            raise ValueError(
+                f"batches={self.loader!r} is empty: a diagnosis needs at least one batch"
+            )
 
     def has_room(self, times: float) -> bool:
-        """Whether a step of so many times the memory takes less than `SAFE` of what is free.
-
-        What is unknown, of the step or of the device, means no.
-        """
+        """Whether so many times the memory of a step is sure to be less than `SAFE` of the free."""
         free = free_bytes(self.seen.device)
         return free is not None and self.peak is not None and times * self.peak < SAFE * free
 
 
-# Steps of which a wait is taken at least.
-LEAST_STEPS = 6
-
-
-@dataclass
-class Stream:
-    """Seconds of each step of a stream: waiting for its batch, and working on it.
-
-    ``starts`` are the waits for the first batch of each pass over the loader.
-    """
-
-    waits: list[float] = field(default_factory=list)
-    works: list[float] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
-
-    @property
-    def wholes(self) -> list[float]:
-        """Seconds of each step with its wait."""
-        return [wait + work for wait, work in zip(self.waits, self.works, strict=True)]
-
-
-def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream:
-    """Run the loader for ``seconds``, and for `LEAST_STEPS` where they take no longer than twice
-    that.
-
-    What lies between two passes over the loader, such as workers that start, is waiting. Batches
-    that were loaded before the first step was done say nothing of those after them.
-    """
-    found, skip = Stream(), ahead(loader)
-    begin = asked = time.perf_counter()
-    for number, (first, batch) in enumerate(_endless(loader)):
-        began = time.perf_counter()
-        if first:
-            found.starts.append(began - asked)
-        step(batch)
-        synchronize()
-        done = time.perf_counter()
-        if number >= skip:
-            found.waits.append(began - asked)
-            found.works.append(done - began)
-        enough = len(found.works) >= LEAST_STEPS or done - begin > 2 * seconds
-        if found.works and enough and done - begin > seconds:
-            break
-        asked = time.perf_counter()
-    return found
-
-
-def _endless(loader: Any) -> Iterator[tuple[bool, Any]]:
-    """Its batches again and again, as long as there are any, and whether each is the first of its
-    pass; without a loader, no batches.
-    """
-    some = True
-    while some:
-        some = False
-        for batch in (None,) if loader is None else one_pass(loader):
-            yield not some, batch
-            some = True
-
-
-def one_pass(loader: Iterable[Any]) -> Iterator[Any]:
-    """Its batches. Workers that were started for this pass alone end with it: else they do when the
-    iterator is collected, at any time, and that may wait for them for seconds.
-    """
-    iterator: Any = iter(loader)
-    try:
-        yield from iterator
-    finally:
-        lives_on = iterator is getattr(loader, "_iterator", None)
-        if hasattr(iterator, "_shutdown_workers") and not lives_on:
-            iterator._shutdown_workers()
-
-
-def ahead(loader: Any) -> int:
-    """How many batches are there before the first step is done."""
-    workers = getattr(loader, "num_workers", 0)
-    if not workers:
-        return int(loader is not None)
-    return workers * (getattr(loader, "prefetch_factor", None) or 2) + 1
-
-
-def own(loader: Any) -> Any:
-    """The same loader with iterators and workers of its own: those in use are left alone."""
-    if isinstance(loader, DataLoader):
-        loader = copy.copy(loader)
-        loader._iterator = None
-    return loader
-
-
-def end_workers(loader: Any) -> None:
-    """End workers that outlive their iterator."""
-    iterator: Any = getattr(loader, "_iterator", None)
-    if iterator is not None:
-        iterator._shutdown_workers()
-        loader._iterator = None
-
-
-# Steps of which the memory is taken: the first ones make gradients and state.
-MEMORY_STEPS = 4
-
-
-class Use(NamedTuple):
-    """Bytes: the ``peak`` of a step, what it ``adds`` at most, and what ``stays`` after each."""
-
-    peak: int
-    adds: int
-    stays: int
-
-
-def use_of(step: Callable[[], object], device: str) -> Use:
-    """The memory of `MEMORY_STEPS` steps; they are real ones."""
+def memory_of(step: Callable[[], object], device: str) -> tuple[int, int, float]:
+    """Of real steps: bytes at the peak, those that stay after each, and their share of all made."""
     kept: list[int] = []
     with StorageTracker(device) as tracker:
         for _ in range(MEMORY_STEPS):
@@ -205,15 +234,7 @@ def use_of(step: Callable[[], object], device: str) -> Use:
             tracker.record()
             # Older tensors that a step uses for the first time, as another batch, are no growth.
             kept.append(tracker.current - tracker.existing)
-    stays = (kept[-1] - kept[0]) / (MEMORY_STEPS - 1)
+    stays = max(0, round((kept[-1] - kept[0]) / (MEMORY_STEPS - 1)))
     # Where something stays, the peak is that of the last step: what the others left is not its own.
-    adds = max(1, tracker.peak - tracker.existing - kept[-2])
-    return Use(tracker.peak, adds, max(0, round(stays)))
-
-
-def growth(use: Use) -> Iterator[Finding]:
-    """What stays of each step, as a share of what a step makes."""
-    if use.stays:
-        share = min(1.0, use.stays / use.adds)
-        how = f"by counting: {format_bytes(use.stays)} stay alive after each step"
-        yield replace(found(remedies.GROWTH, (share, (share, share)), how), of="memory")
+    makes = max(1, tracker.peak - tracker.existing - kept[-2])
+    return tracker.peak, stays, min(1.0, stays / makes)

@@ -28,14 +28,14 @@ class Watch:
     def __init__(self, *, seconds: float | None = None, show: bool = True) -> None:
         self._sampler = Sampler(self.stop, math.inf if seconds is None else budget(seconds))
         self._ended = ""
-        # A signal may come while it is held.
-        self._lock = threading.RLock()
-        self._shown = not show
-        self._place: Any = None
+        self._shows, self._place = show, None
+        # Who takes it shows the report: the sampler's own thread, or the program's.
+        self._unshown = threading.Lock()
 
     def start(self) -> Watch:
         """Begin to watch the thread that calls it."""
-        self._place = None if self._shown else _place_in_a_notebook()
+        if self._shows:
+            self._place = _place_in_a_notebook()
         self._sampler.start()
         return self
 
@@ -43,13 +43,12 @@ class Watch:
         """End it, and show what was found, if that was not done yet; ``ended`` says by what."""
         self._ended = self._ended or ended
         self._sampler.stop()
-        with self._lock:
-            first, self._shown = not self._shown, True
         report = self.report
-        if first and self._place is not None:
-            self._place.update(report)
-        elif first:
-            print(f"\n{report}\n", file=sys.stderr, flush=True)
+        if self._shows and self._unshown.acquire(blocking=False):
+            if self._place is None:
+                print(f"\n{report}\n", file=sys.stderr, flush=True)
+            else:
+                self._place.update(report)
         return report
 
     @property

@@ -68,13 +68,9 @@ GROUPS = {
 _LOADER = ("DataLoader", "loader", "Prefetch")
 POINTS = {
     "waits for data": _LOADER,
-    "too few loader workers": _LOADER,
     "loader workers started again every epoch": _LOADER,
-    "loader workers that cost more than they save": _LOADER,
     "batch too small for the fixed costs of a step": ("overhead", "Low arithmetic intensity"),
     "optimizer loops over parameters": ("Optimizer.step", "optimizer"),
-    "gradient clipping in a Python loop": ("clip", "norm"),
-    "gradients filled with zeros": ("zero", "fill_"),
     "validation with gradients": ("validation", "eval"),
     "memory grows with every step": ("memory", "Memory"),
     "compiled again for other shapes": ("ompil", "dynamo"),
@@ -234,17 +230,17 @@ def one_epoch(program: Program) -> Any:
 
 def _grows(make: Any) -> float:
     """The share of the memory that stays after each step which the mended form does not keep."""
-    from whyslow.subject import Subject, use_of
+    from whyslow.subject import Subject, memory_of
 
-    stays = []
+    shares = []
     for mended in (False, True):
         program = make(mended)
         subject = Subject(program.step, program.batches)
         if program.batches is not None:
-            subject.keep(program.batches)
-        use = use_of(subject.serve(), "cpu")
-        stays.append(use.stays / use.adds)
-    return stays[0] - stays[1]
+            subject.keep()
+        _, _, share = memory_of(subject.serve(), "cpu")
+        shares.append(share)
+    return shares[0] - shares[1]
 
 
 def others(program: Program) -> dict[str, str]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import nn
@@ -23,25 +23,8 @@ from course.models import convnet
 from labkit.comparing import measuring
 from whyslow import sampling
 from whyslow.experiment import Experiment
-from whyslow.sampling import Sampler
 
 Step = Callable[[], None]
-
-
-class _Looks:
-    """Samples as `whyslow.watch` does."""
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        sampler = Sampler(self._done)
-        sampler.start()
-        try:
-            yield
-        finally:
-            sampler.stop()
-
-    def _done(self) -> None:
-        """It ends with the block alone."""
 
 
 def small() -> Step:
@@ -80,7 +63,9 @@ def main() -> None:
     paces = (sampling.FIRST, sampling.MOST)
     for make in (large, small):
         rows = [("off against off", nullcontext, 1.0)]
-        rows += [(f"every {pace * 1e3:g} ms against off", _Looks(), pace) for pace in paces]
+        rows += [
+            (f"every {pace * 1e3:g} ms against off", sampling.sampling, pace) for pace in paces
+        ]
         for name, change, sampling.FIRST in rows:
             with measuring(1):
                 result = Experiment(name, name, change).run(make(), seconds)

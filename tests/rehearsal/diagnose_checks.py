@@ -21,8 +21,7 @@ from torch.overrides import TorchFunctionMode
 import whyslow
 from labkit.restore.attributes import patched
 from whyslow.experiments import EXPERIMENTS
-from whyslow.observe import observe
-from whyslow.subject import Subject
+from whyslow.subject import Subject, observe
 
 # Seconds that a slow card takes for what is wrong with a program, and for a layer's launches.
 SLOW = 0.05

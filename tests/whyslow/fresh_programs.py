@@ -266,15 +266,6 @@ def transformer_in_a_profiler(mended: bool) -> Program:
     return Program(step, text_batches(16), 16)
 
 
-@planted_here("gradients of weights that are not trained")
-def head_tuned_on_a_whole_transformer(mended: bool) -> Program:
-    """Only the head has an optimizer; the body's gradients are computed, and never used."""
-    model = Letters(128, 4)
-    model.requires_grad_(not mended)
-    model.head.requires_grad_(True)
-    return Program(next_letter(model, adam(model.head)), text_batches(32), 32)
-
-
 @tuned_here
 def tuned_transformer() -> Program:
     """bf16, a fused optimizer, a batch of 64, torch's own clipping."""
@@ -491,7 +482,7 @@ def spectra_channels_first(mended: bool) -> Program:
 # -------------------------------------------------------------------------- games, and many layers
 
 
-@planted_here("gradient clipping in a Python loop")
+@planted_here("work beside forward, backward and update")
 def policy_clipped_by_hand(mended: bool) -> Program:
     """A policy of many small layers; each gradient's norm is read, and each is scaled."""
     body: list[nn.Module] = [nn.Linear(32, 96)]

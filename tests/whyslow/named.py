@@ -1,5 +1,5 @@
-"""What the diagnosis names in a program, in a process of its own: ``python -m
-tests.whyslow.named NAME``. Prints a line of JSON: ``names``, the worst first, and ``text``.
+"""What the diagnosis names in programs, in a process of its own: ``python -m tests.whyslow.named
+NAME ...``. Prints a line of JSON for each: ``names``, the worst first, and ``text``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import whyslow
 from tests.whyslow.programs import PROGRAMS
 
 
-def main(name: str, seconds: float = 12.0) -> None:
+def main(name: str, seconds: float = 8.0) -> None:
     """Diagnose the faulty form of this program."""
     torch.manual_seed(0)
     program = PROGRAMS[name].make(False)
@@ -25,4 +25,5 @@ def main(name: str, seconds: float = 12.0) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for each in sys.argv[1:]:
+        main(each)

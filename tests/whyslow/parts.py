@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from whyslow.observe import observe
-from whyslow.subject import Subject
+from whyslow.subject import Subject, observe
 
 LAST = torch.channels_last
 
@@ -116,7 +115,7 @@ def looked_at(program: Program) -> Subject:
     """The subject that the diagnosis makes of a program, before its first experiment."""
     subject = Subject(program.step, program.batches)
     if program.batches is not None:
-        subject.keep(program.batches)
+        subject.keep()
     step = subject.serve()
     step()
     subject.seen = observe(step, lambda item: None)

@@ -127,7 +127,7 @@ def from_far(image: torch.Tensor) -> torch.Tensor:
     return image
 
 
-@planted("too few loader workers")
+@planted("waits for data")
 def one_worker_too_few(mended: bool) -> Program:
     """One process reads slower than the model trains."""
     loader = DataLoader(
@@ -153,7 +153,7 @@ def restarted_loader(mended: bool) -> Program:
     return Program(trainer(conv_net(16)), loader, 64)
 
 
-@planted("loader workers that cost more than they save")
+@planted("waits for data")
 def worker_for_nothing(mended: bool) -> Program:
     """Ready images are stacked faster than another process hands them over."""
     workers = {} if mended else {"num_workers": 1, "persistent_workers": True}
@@ -255,7 +255,7 @@ def optimizer_by_hand(mended: bool) -> Program:
     return Program(step, row_batches(512), 512)
 
 
-@planted("gradient clipping in a Python loop")
+@planted("work beside forward, backward and update")
 def clipped_by_hand(mended: bool) -> Program:
     """Each gradient is searched for nan, its norm read back, then each is scaled."""
     model = mlp(768, 5)
@@ -388,15 +388,6 @@ def checkpointed(mended: bool) -> Program:
     layers = [nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(5)]
     blocks = nn.Sequential(nn.Linear(256, 512), *layers, nn.Linear(512, 10))
     return Program(trainer(Recomputed(blocks, not mended)), row_batches(1024), 1024)
-
-
-@planted("gradients of weights that are not trained")
-def frozen_in_name(mended: bool) -> Program:
-    """Only the last layer is trained, and gradients of all are computed."""
-    body, head = mlp(512, 4), nn.Linear(10, 10)
-    body.requires_grad_(not mended)
-    model = nn.Sequential(body, head)
-    return Program(trainer(model, fused_sgd(head)), row_batches(1024), 1024)
 
 
 @planted("validation with gradients")

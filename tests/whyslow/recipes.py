@@ -1,7 +1,7 @@
 """How a library's trainer is diagnosed or watched. ``python -m tests.whyslow.recipes NAME``.
 
 Prints a line of JSON: the phases of a step and the findings' names, or causes and lines. The
-libraries are no dependency of the project: what is not installed is said in ``missing``.
+libraries are no dependency of the project.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -21,18 +20,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
 
-SECONDS = 4.0
-RECIPES: dict[str, tuple[str, Callable[[], Any]]] = {}
+SECONDS = 2.0
+RECIPES: dict[str, Callable[[], Any]] = {}
 
 
-def recipe(module: str) -> Callable[[Any], Any]:
-    """Add a recipe that needs this module."""
-
-    def add(make: Any) -> Any:
-        RECIPES[make.__name__] = module, make
-        return make
-
-    return add
+def recipe(make: Any) -> Any:
+    """Add a recipe; its name is that of the library."""
+    RECIPES[make.__name__] = make
+    return make
 
 
 def data() -> TensorDataset:
@@ -46,7 +41,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4))
 
 
-@recipe("torch")
+@recipe
 def plain() -> Any:
     """A loop of one's own: its body is the step."""
     model = network()
@@ -61,7 +56,7 @@ def plain() -> Any:
     return whyslow.diagnose(step, DataLoader(data(), batch_size=32), seconds=SECONDS)
 
 
-@recipe("accelerate")
+@recipe
 def accelerate() -> Any:
     """What `prepare` returns is used in the step as ever."""
     from accelerate import Accelerator
@@ -81,7 +76,7 @@ def accelerate() -> Any:
     return whyslow.diagnose(step, loader, seconds=SECONDS)
 
 
-@recipe("lightning")
+@recipe
 def lightning() -> Any:
     """A with-block around `fit`: the trainer keeps its loop to itself."""
     import lightning
@@ -112,7 +107,7 @@ def lightning() -> Any:
     return watched.report
 
 
-@recipe("transformers")
+@recipe
 def transformers() -> Any:
     """A with-block around `train`, or `training_step` of the Trainer as the step."""
     import transformers
@@ -145,7 +140,7 @@ def transformers() -> Any:
     return watched.report
 
 
-@recipe("fastai")
+@recipe
 def fastai() -> Any:
     """A with-block around `fit`."""
     from fastai.data.core import DataLoaders
@@ -169,11 +164,7 @@ def fastai() -> Any:
 
 def main(name: str) -> None:
     """Run one recipe."""
-    module, make = RECIPES[name]
-    if find_spec(module) is None:
-        print(json.dumps({"missing": module}))
-        return
-    found = make()
+    found = RECIPES[name]()
     if isinstance(found, whyslow.Report):
         print(json.dumps({"causes": found.causes, "lines": [line.source for line in found.lines]}))
         return

@@ -8,6 +8,7 @@ import math
 import multiprocessing
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -21,17 +22,18 @@ from labkit.busy import cores
 from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
-from whyslow import by_lines, experiments, loading, observe, remedies, session
+from whyslow import experiments, loading, remedies, session
 from whyslow import subject as of_subject
 from whyslow.experiment import Experiment
 from whyslow.experiments import EXPERIMENTS
 from whyslow.findings import Finding
-from whyslow.lines import Parts, cause_of, is_by_hand
-from whyslow.observe import Seen
-from whyslow.remedies import BESIDE
-from whyslow.sampling import BLOCK, Sampler, saving_of, share_of
-from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, Place
-from whyslow.subject import Stream, Subject, end_workers, own, stream
+from whyslow.lines import Sampled
+from whyslow.loading import Stream, end_workers, own_loader, stream
+from whyslow.remedies import BESIDE, LOOP
+from whyslow.sampling import BLOCK, Tally, sampling, saving_of, share_of
+from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
+from whyslow.subject import Seen, Subject
+from whyslow.watching import Watch
 
 # ------------------------------------------------------------------- a change takes the fault out
 
@@ -57,10 +59,17 @@ def threads_away(step, subject):
     return abs(torch.get_num_threads() - cores())
 
 
+def graphs(step, subject):
+    outputs = []
+    hook = subject.seen.roots[0].register_forward_hook(lambda _, __, found: outputs.append(found))
+    step()
+    hook.remove()
+    return sum(each.requires_grad for each in outputs)
+
+
 def seen_to_be(name):
     def probe(step, subject):
-        found = getattr(observe.observe(step, lambda item: None), name)
-        return len(found) if isinstance(found, list) else int(found)
+        return int(getattr(of_subject.observe(step, lambda item: None), name))
 
     return probe
 
@@ -70,10 +79,9 @@ MORE = {
     "anomaly_everywhere": seen_to_be("anomaly"),
     "anomaly_in_the_step": launches,
     "profiled": seen_to_be("profiled"),
-    "deterministic": seen_to_be("deterministic"),
+    "deterministic": lambda step, subject: torch.are_deterministic_algorithms_enabled(),
     "checkpointed": flops,
-    "frozen_in_name": flops,
-    "validated_with_gradients": seen_to_be("unused"),
+    "validated_with_gradients": graphs,
     "full_precision": kept_bytes,
     "loop_optimizer": launches,
     "channels_first": in_the_other_order,
@@ -113,7 +121,7 @@ def test_a_larger_batch_holds_the_same_samples_again():
 
 
 def test_no_larger_batch_is_made_where_memory_is_unknown(monkeypatch):
-    subject = subject_of()
+    subject = Subject(print)
     free = 10_000
     monkeypatch.setattr(of_subject, "free_bytes", lambda device: free)
     for peak, room in ((None, False), (499, True), (501, False)):
@@ -145,6 +153,7 @@ def result(ratios, pairs=None):
     return SimpleNamespace(
         ratios=ratios,
         pairs=len(ratios) if pairs is None else pairs,
+        error=None,
         device="cpu",
         baseline=side,
         candidate=side,
@@ -188,11 +197,10 @@ def test_a_change_that_breaks_the_first_step_is_refused():
 
 def test_the_looks_end_with_who_wanted_them():
     """As after an interrupt before the block has begun: its thread keeps the sampler alive."""
-    parts = Parts()
-    sampler = Sampler(parts._done)
-    sampler.start()
+    watch = Watch(show=False).start()
+    sampler = watch._sampler
     assert sampler._thread.is_alive()
-    del parts
+    del watch
     gc.collect()
     sampler._thread.join(5)
     assert not sampler._thread.is_alive()
@@ -202,19 +210,14 @@ def model():
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
 
-def clips(weights):
-    for weight in weights:
-        weight.grad = weight.grad / 2
-
-
 def counts(losses):
     return [loss for loss in losses if loss]
 
 
-def averages(weights, means):
+def updates(weights):
     with torch.no_grad():
-        for mean, weight in zip(means, weights, strict=True):
-            mean.lerp_(weight, 0.1)
+        for weight in weights:
+            weight.sub_(0.1 * weight.grad)
 
 
 def line_of(function):
@@ -224,50 +227,40 @@ def line_of(function):
     return Place(code.co_filename, last, code.co_name)
 
 
-BY_HAND, OF_WEIGHTS, OF_ONES_OWN = map(line_of, (clips, averages, counts))
+UPDATES, COUNTS = map(line_of, (updates, counts))
 
 
-def parts(shares):
-    """What is seen where each of these stacks takes its share of the time."""
-    found = Parts()
+def told_of(shares, **seen):
+    """A session that has seen each of these stacks take its share of the time."""
+    told, tally = session.Session(lambda: None), Tally()
+    told.subject.seen = Seen(roots=[model()], backwards=1, **seen)
     for block in range(12):
         for stack, share in shares.items():
-            found.tally.add(stack, block * BLOCK, share * BLOCK)
-    return found
-
-
-def subject_of(**seen):
-    batch = (torch.zeros(8, 4), torch.zeros(8, dtype=torch.int64))
-    given = Seen(roots=[model()], **seen)
-    return Subject(lambda batch: None, [batch], [batch], given, step_seconds=1.0)
-
-
-def taking(seconds):
-    """Stands for labkit's `measure`."""
-    return lambda step, **how: SimpleNamespace(median=seconds)
+            tally.add(stack, block * BLOCK, share * BLOCK)
+    told.sampled = Sampled(tally)
+    return told
 
 
 def names_and_shares(found):
     return {each.name: each.share for each in found}
 
 
-@pytest.mark.parametrize("stack", [(OF_ONES_OWN,), (LOGGING,)])
+@pytest.mark.parametrize("stack", [(COUNTS,), (LOGGING,)])
 @pytest.mark.parametrize(("share", "wanted"), [(0.5, {BESIDE: 0.5}), (0.01, {}), (0.07, {})])
 def test_work_around_the_training(stack, share, wanted):
-    subject = subject_of(backwards=1)
-    seen = parts({stack: share, (FORWARD,): 0.9 - share, (BY_HAND,): 0.1})
-    assert names_and_shares(by_lines.around(subject, seen)) == pytest.approx(wanted)
+    # What torch's own optimizers take is no work of the reader's.
+    told = told_of({stack: share, (FORWARD,): 0.9 - share, (COUNTS, UPDATE): 0.1})
+    assert names_and_shares(told._own_work()) == pytest.approx(wanted)
 
 
 def test_waits_for_data_are_no_part_of_the_step_itself():
-    seen = parts({(OF_ONES_OWN,): 0.2, (FORWARD,): 0.2, (LOADING,): 0.6})
-    found = names_and_shares(by_lines.around(subject_of(backwards=1), seen))
-    assert found == pytest.approx({BESIDE: 0.5})
+    told = told_of({(COUNTS,): 0.2, (FORWARD,): 0.2, (LOADING,): 0.6})
+    assert names_and_shares(told._own_work()) == pytest.approx({BESIDE: 0.5})
 
 
 def test_a_validation_is_no_work_beside():
-    subject = subject_of(backwards=1, unused=[model()])
-    assert not list(by_lines.around(subject, parts({(FORWARD,): 0.5, (OF_ONES_OWN,): 0.5})))
+    told = told_of({(FORWARD,): 0.5, (COUNTS,): 0.5}, unused=[model()])
+    assert not list(told._own_work())
 
 
 class Own(torch.optim.SGD):
@@ -275,76 +268,45 @@ class Own(torch.optim.SGD):
 
 
 @pytest.mark.parametrize(
-    ("kind", "share", "wanted"),
-    [
-        (torch.optim.SGD, 0.4, {"gradient clipping in a Python loop": 0.3}),
-        (torch.optim.SGD, 0.02, {}),
-        (Own, 0.2, {"optimizer loops over parameters": 0.1}),
-        (Own, 0.02, {}),
-        (None, 0.4, {"optimizer loops over parameters": 0.3}),
-        (None, 0.02, {}),
-    ],
-)
-def test_loops_over_parameters(monkeypatch, kind, share, wanted):
-    monkeypatch.setattr(by_lines, "measure", taking(0.1))
-    subject = subject_of(backwards=1)
-    if kind is not None:
-        subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
-    # What torch's own optimizers take is no loop of the reader's.
-    seen = parts({(BY_HAND,): share, (FORWARD,): 0.8 - share, (OF_ONES_OWN, "update"): 0.2})
-    assert names_and_shares(by_lines.by_hand(subject, seen)) == pytest.approx(wanted)
-
-
-@pytest.mark.parametrize(
     ("kind", "name"),
-    [(torch.optim.SGD, BESIDE), (None, "optimizer loops over parameters")],
+    [(torch.optim.SGD, BESIDE), (Own, LOOP), (None, LOOP)],
 )
-def test_an_average_of_weights_is_no_clipping(monkeypatch, kind, name):
-    monkeypatch.setattr(by_lines, "measure", taking(0.0))
-    subject = subject_of(backwards=1)
-    if kind is not None:
-        subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
-    seen = parts({(OF_WEIGHTS,): 0.4, (FORWARD,): 0.6})
-    found = [*by_lines.by_hand(subject, seen), *by_lines.around(subject, seen)]
-    assert names_and_shares(found) == pytest.approx({name: 0.4})
-
-
-def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
-    monkeypatch.setattr(by_lines, "measure", taking(0.4))
-    subject = subject_of(backwards=1)
-    subject.seen.optimizers.append(torch.optim.SGD(subject.seen.parameters, lr=0.1))
-    [found] = by_lines.by_hand(subject, parts({(FORWARD,): 0.6, (BY_HAND,): 0.4}))
-    assert (found.share, found.interval[0]) == pytest.approx((0, 0))
+def test_updates_by_hand(kind, name):
+    # As an average of weights beside an optimizer of torch's.
+    optimizers = [kind(model().parameters(), lr=0.1)] if kind else []
+    told = told_of({(UPDATES,): 0.4, (FORWARD,): 0.6}, optimizers=optimizers)
+    assert names_and_shares(told._own_work()) == pytest.approx({name: 0.4})
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        ("clipped_by_hand", lambda stack: is_by_hand(stack, *by_lines.BY_HAND)),
-        ("optimizer_by_hand", lambda stack: is_by_hand(stack, *by_lines.BY_HAND)),
-        ("flipped_one_by_one", lambda stack: cause_of(stack) in by_lines.AROUND),
-    ],
+    ("name", "finding"),
+    [("clipped_by_hand", BESIDE), ("optimizer_by_hand", LOOP), ("flipped_one_by_one", BESIDE)],
 )
-def test_loops_in_python_are_seen_in_their_lines(name, wanted):
+def test_loops_in_python_are_seen_in_their_lines(monkeypatch, name, finding):
+    monkeypatch.setattr(session, "LITTLE", 0.0)
     beside_it = []
     for mended in (False, True):
         program = PROGRAMS[name].make(mended)
-        subject, seen = Subject(program.step, program.batches), Parts()
+        told = session.Session(program.step, program.batches)
         # Beside other programs, threads that wait for each other make small operators slow ones.
-        with preserve_flags(), seen.seen():
+        with preserve_flags():
             torch.set_num_threads(1)
-            stream(subject.train, program.batches, 2.0)
-        share, _ = seen.share(wanted)
+            told.subject.seen = of_subject.observe(
+                told.subject.serve(program.batches), lambda item: None
+            )
+            with sampling() as tally:
+                stream(told.subject.train, program.batches, 1.0)
+            told.sampled = Sampled(tally)
+        found = names_and_shares(told._own_work())
         # Beside the rest of the step, which is the same in both.
-        beside_it.append(share / (1 - share))
+        beside_it.append(found.get(finding, 0.0) / (1 - found.get(finding, 0.0)))
     assert beside_it[0] > 0.05 and beside_it[0] > 3 * beside_it[1]
 
 
-def test_compiling_once_is_no_habit():
-    seen = parts({(COMPILING,): 0.1, (FORWARD,): 0.9})
-    [found] = by_lines.again(seen, 2)
+def test_compiling_has_its_share():
+    told = told_of({(COMPILING,): 0.1, (FORWARD,): 0.9})
+    found = told._by_lines(remedies.RECOMPILED, (COMPILING,), "so")
     assert found.share == pytest.approx(0.1)
-    assert not list(by_lines.again(seen, 1))
 
 
 def test_no_share_is_more_than_all():
@@ -363,6 +325,12 @@ def test_compilations_are_counted():
 
 
 WAITED = Stream(waits=[0.02] * 8, works=[0.01] * 8)
+WAITING = pytest.approx(2 / 3)
+
+
+@contextmanager
+def nothing_may_fail(name):
+    yield
 
 
 def loader(**settings):
@@ -385,30 +353,22 @@ def given_streams(monkeypatch, waits, alone):
 
 
 @pytest.mark.parametrize(
-    ("wait", "share"), [(0.02, None), (0.0185, None), (0.005, 0.5), (0.0, 2 / 3)]
+    ("alone", "other", "wait", "saves"),
+    [
+        *[(0.031, 2, 0.02, ""), (0.031, 2, 0.0185, "")],
+        *[(0.031, 2, 0.005, "50%"), (0.031, 2, 0.0, "67%")],
+        # Workers that hand over slower than a batch is made.
+        *[(0.0015, 0, 0.02, ""), (0.0015, 0, 0.0195, ""), (0.0015, 0, 0.002, "60%")],
+    ],
 )
-def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
-    asked = given_streams(monkeypatch, {2: wait}, 0.031)
+def test_another_number_of_workers_is_promised_what_it_gave(monkeypatch, alone, other, wait, saves):
+    asked = given_streams(monkeypatch, {other: wait}, alone)
     monkeypatch.setattr(loading, "cores", lambda: 2)
-    subject = Subject(print, loader(num_workers=1))
-    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
-    assert asked == [2] and "num_workers=2" in named.remedy
-    assert (named.name == "too few loader workers") == (share is not None)
-    assert share is None or named.share == pytest.approx(share)
-    # Else it says that this was tried, and what all of the waits are.
-    assert share is not None or "saves little or nothing" in named.remedy
-    assert share is not None or (named.name, named.share) == ("waits for data", 0.67)
-
-
-@pytest.mark.parametrize(("wait", "share"), [(0.02, None), (0.0195, None), (0.002, 0.6)])
-def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, share):
-    asked = given_streams(monkeypatch, {0: wait, 1: 0.02}, 0.0015)
-    subject = Subject(print, loader(num_workers=1))
-    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
-    assert asked == [1, 0] and "num_workers=0" in named.remedy
-    assert (named.name == "loader workers that cost more than they save") == (share is not None)
-    assert share is None or named.share == pytest.approx(share)
-    assert share is not None or "saves little or nothing" in named.remedy
+    named = loading.finding(print, loader(num_workers=1), WAITED, nothing_may_fail)
+    # What all of the waits are, and what of it was tried.
+    assert (asked, named.name, named.share) == ([other], "waits for data", WAITING)
+    assert f"num_workers={other}" in named.remedy and "instead of 1" in named.remedy
+    assert (f"saves {saves} of" if saves else "saves little or nothing") in named.remedy
 
 
 @pytest.mark.parametrize(
@@ -422,8 +382,8 @@ def test_no_other_number_of_workers_is_tried(monkeypatch, settings, dataset):
         monkeypatch.setattr(module, "cores", lambda: count)
     # Without workers, without a core for one more, and of samples that are read only once.
     data = loader(**settings) if dataset is None else DataLoader(Streamed(), 8, **settings)
-    named = loading.cause(Subject(print, data), WAITED, (0.67, (0.6, 0.7)))
-    assert (asked, named.name, named.share) == ([], "waits for data", 0.67)
+    named = loading.finding(print, data, WAITED, nothing_may_fail)
+    assert (asked, named.name, named.share) == ([], "waits for data", WAITING)
     assert f"num_workers={count + 1}" not in named.remedy
 
 
@@ -479,12 +439,11 @@ def test_workers_that_are_started_again(settings, start, share):
     ],
 )
 def test_the_larger_one_of_starts_and_other_waits_is_named(monkeypatch, start, wait, name, share):
-    monkeypatch.setattr(loading, "_saving", lambda *given: (0.0, (-0.1, 0.1)))
+    monkeypatch.setattr(loading, "_tried", lambda *given: "")
     waits = [start, *[wait] * 5] * 5
     streamed = Stream(waits, [0.01] * 30, [start] * 5)
     told = session.Session(print, loader(num_workers=1))
-    told._from_waits(streamed)
-    [found] = told.found
+    found = told._waits(streamed)
     assert (found.name, found.share) == (name, pytest.approx(share))
     # Both are waits.
     assert told.waiting == pytest.approx(sum(waits) / sum(streamed.wholes))
@@ -522,11 +481,11 @@ def test_workers_that_are_started_again_are_waited_for():
 @pytest.mark.parametrize("lives_on", [False, True])
 def test_workers_that_were_started_for_one_pass_end_with_it(lives_on):
     others = set(multiprocessing.active_children())
-    given = own(loader(num_workers=1, persistent_workers=lives_on))
+    given = own_loader(loader(num_workers=1, persistent_workers=lives_on))
     # Whatever a collection of garbage would end later, and would wait for.
     gc.disable()
     try:
-        Subject(print, given).keep(given)
+        Subject(print, given).keep()
         stream(lambda batch: None, given, 0.01)
         left = set(multiprocessing.active_children()) - others
         assert len(left) == lives_on
@@ -545,15 +504,18 @@ def test_what_stays_in_memory(keeps):
         if keeps:
             kept.append(made)
 
-    use = of_subject.use_of(step, "cpu")
-    assert use.stays == (4000 if keeps else 0)
-    found = [(each.share, each.of) for each in of_subject.growth(use)]
-    assert found == ([(1.0, "memory")] if keeps else [])
+    assert of_subject.memory_of(step, "cpu")[1] == (4000 if keeps else 0)
+    told = session.Session(step)
+    told.subject.step_seconds = 0.0
+    told._count()
+    [grows] = told.found
+    assert (grows.name, grows.share, grows.of) == (remedies.GROWTH, float(keeps), "memory")
 
 
 def test_a_share_of_the_step_is_told_of_the_step_with_its_wait():
-    found = Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis")
-    scaled = found.scaled(0.5)
+    told = session.Session(print)
+    told.waiting = 0.5
+    scaled = told._placed(Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis"), ())
     assert (scaled.share, *scaled.interval) == pytest.approx((0.25, 0.2, 0.3))
 
 
@@ -604,7 +566,7 @@ def test_another_threads_steps_are_not_told():
         update()
 
     told = Seen()
-    with observe._listening(told):
+    with of_subject._listening(told):
         by_the_program(step)
         assert (told.roots, told.backwards, told.optimizers) == ([], 0, [])
         step()
@@ -616,7 +578,7 @@ def test_an_update_within_the_backward_pass_is_told(runs, told_of):
     weights, update = own_update()
     weights[0].weight.register_post_accumulate_grad_hook(lambda parameter: runs(update))
     told = Seen()
-    with observe._listening(told):
+    with of_subject._listening(told):
         weights(torch.ones(2, 4)).sum().backward()
     assert (told.backwards, len(told.optimizers)) == (1, told_of)
 
@@ -634,8 +596,8 @@ def noted(monkeypatch, module):
 
 
 def test_a_step_is_timed_after_the_one_before_and_to_its_end(monkeypatch):
-    done = noted(monkeypatch, observe)
-    observe.observe(lambda: done.append("step"), lambda item: None)
+    done = noted(monkeypatch, of_subject)
+    of_subject.observe(lambda: done.append("step"), lambda item: None)
     assert done == ["wait", "clock", "step", "wait", "clock"]
 
 
@@ -666,8 +628,7 @@ class Opened(Dataset):
 def test_waits_are_found_of_a_loader_of_any_kind(dataset, workers, failed):
     loader = DataLoader(dataset, batch_size=8, num_workers=workers)
     told = session.Session(print, loader)
-    told._from_waits(WAITED)
-    [found] = told.found
+    found = told._waits(WAITED)
     assert (found.name, found.share) == ("waits for data", pytest.approx(2 / 3))
     reason = {loading.CAUSE: "RuntimeError: worker_init_fn was not called"}
     assert told.checked == {"waits for data": ""} | (reason if failed else {})

@@ -1,8 +1,10 @@
 """The `whyslow` command, run in this process."""
 
+import sys
+
 import pytest
 
-from whyslow.cli import main
+from whyslow.__main__ import main
 
 
 @pytest.mark.parametrize(
@@ -10,12 +12,13 @@ from whyslow.cli import main
     [
         (["nowhere.py"], "there is no file 'nowhere.py'"),
         (["pyproject.toml"], "'pyproject.toml' is no Python script"),
-        (["whyslow/cli.py:main"], "there is no file 'whyslow/cli.py:main'"),
-        (["--seconds", "0", "whyslow/cli.py"], "seconds=0.0"),
+        (["whyslow/lines.py:main"], "there is no file 'whyslow/lines.py:main'"),
+        (["--seconds", "0", "whyslow/lines.py"], "seconds=0.0"),
     ],
 )
-def test_what_cannot_be_watched_is_named(capsys, arguments, words):
+def test_what_cannot_be_watched_is_named(monkeypatch, capsys, arguments, words):
+    monkeypatch.setattr(sys, "argv", ["whyslow", *arguments])
     with pytest.raises(SystemExit) as error:
-        main(arguments)
+        main()
     assert error.value.code == 2
     assert words in capsys.readouterr().err

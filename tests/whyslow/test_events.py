@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 from labkit.restore import preserve_state
 from labkit.restore.memory import bytes_of
 from whyslow import Diagnosis, diagnose
-from whyslow.observe import observe
+from whyslow.subject import observe
 
 NOTHING = torch.zeros(16)
 

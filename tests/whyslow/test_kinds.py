@@ -6,10 +6,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import whyslow
-from whyslow.lines import Parts
-from whyslow.observe import observe
+from whyslow.lines import Sampled
+from whyslow.loading import stream
+from whyslow.sampling import sampling
 from whyslow.stacks import BACKWARD, FORWARD, OWN, UPDATE
-from whyslow.subject import stream
+from whyslow.subject import observe
 
 KINDS = {}
 
@@ -144,7 +145,7 @@ def test_a_step_of_any_kind_is_as_before(name):
     torch.manual_seed(0)
     step, trained = KINDS[name]()
     before = state_of(trained)
-    found = whyslow.diagnose(step, seconds=1)
+    found = whyslow.diagnose(step, seconds=0.5)
     assert state_of(trained) == before
     assert sum(found.phases.values()) == pytest.approx(1)
     # The same step still works, and changes something.
@@ -164,12 +165,12 @@ def test_a_step_of_any_kind_is_as_before(name):
 def test_the_phases_of_each_kind(name, phases):
     step, _ = KINDS[name]()
     step()
-    parts, found = Parts(), {}
+    found = {}
     for _ in range(10):
-        # Beside other programs there are few looks in a second.
-        with parts.seen():
-            stream(lambda batch: step(), None, 1.0)
-        found = parts.shares() | found
+        # Beside other programs there are few looks in a moment.
+        with sampling() as tally:
+            stream(lambda batch: step(), None, 0.5)
+        found = {cause: share for cause, (share, _) in Sampled(tally).causes.items()} | found
         if phases <= found.keys():
             break
     assert phases <= found.keys()

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("name", ["plain", "accelerate", "lightning", "transformers", "fastai"])
 def test_a_recipe_sees_the_parts_of_a_training(name):
+    if name != "plain" and find_spec(name) is None:
+        pytest.skip(f"{name} is not installed; it is no dependency of the project")
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-m", "tests.whyslow.recipes", name],
@@ -27,8 +30,6 @@ def test_a_recipe_sees_the_parts_of_a_training(name):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    if "missing" in found:
-        pytest.skip(f"{found['missing']} is not installed; it is no dependency of the project")
     if "causes" in found:
         assert any("in the step" in line for line in found["lines"])
         assert sum(found["causes"].values()) == pytest.approx(1)

@@ -34,7 +34,7 @@ class Clock:
     def passes(self, seconds):
         self._microseconds.seek(round(1e6 * seconds), io.SEEK_CUR)
         # Long enough to be looked at, once or in many steps: the sampler's pauses are real ones.
-        time.sleep(1.2 * MOST if seconds >= LONG else seconds / 5)
+        time.sleep(1.2 * MOST if seconds >= LONG else seconds / 10)
 
     def step(self):
         self._steps.seek(1, io.SEEK_CUR)
