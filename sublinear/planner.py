@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -121,18 +122,12 @@ def largest_batch(
             raise ValueError(
                 f"budget={_size(budget)}: any batch fits, since no block's memory grows with it"
             )
-    return _bisect(fits, low, high)
+    return low + _how_many(fits, range(low + 1, high))
 
 
-def _bisect(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest number that fits, of those from ``low``, which does, to below ``high``."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+def _how_many(fits: Callable[[int], bool], sizes: range) -> int:
+    """How many of the sizes fit, of which a smaller one always does."""
+    return bisect_right(sizes, False, key=lambda size: not fits(size))
 
 
 def _fits(
@@ -223,7 +218,7 @@ def _remedies(chain: Chain, budget: float, search: BudgetedMethod) -> str:
     def fit(batch_size: int) -> bool:
         return _fits(chain.at_batch(batch_size), int(budget), None, search)
 
-    most = _bisect(fit, 0, chain.batch_size)
+    most = _how_many(fit, range(1, chain.batch_size))
     if not most:
         fits = f"not even one sample fits: {_size(chain.fixed_bytes)} do not depend on the batch"
     else:
