@@ -236,6 +236,7 @@ def fit(
     """
     # Before the profile, which may take minutes.
     asked, max_overhead = request(budget, max_overhead, method)
+    check_number("repeats", repeats)
     if check_every is not None:
         check_number("check_every", check_every)
     if isinstance(inputs, Mapping):
