@@ -76,6 +76,7 @@ def test_a_budget_below_the_floor() -> None:
     [
         ({"method": "best"}, ValueError, "method='best': choose one of"),
         ({"budget": "6 apples"}, ValueError, "budget='6 apples': a number of bytes is accepted"),
+        ({"repeats": 0}, ValueError, "repeats=0: a whole number from 1"),
         ({"budget": [6]}, TypeError, r"budget=\[6\]: use a number"),
         ({"budget": 10**9, "max_overhead": 0.2}, ValueError, "give one of them"),
     ],
@@ -90,7 +91,7 @@ def test_a_request_is_checked_before_the_profile(
         raise AssertionError("profiled first")
 
     # The module, which the function of the same name hides.
-    monkeypatch.setattr(sys.modules["sublinear.fit"], "profile", no_profile)
+    monkeypatch.setattr(sys.modules["sublinear.fit"], "profiled", no_profile)
     with pytest.raises(error, match=message):
         fit(models.mlp([4, 4]), torch.ones(2, 4), **asked)
 
