@@ -40,6 +40,7 @@ IMPORTED = (
     "course/planning.py",
     "course/probe.py",
     "course/stand_in.py",
+    "course/written.py",
     "course/classroom",
     "course/exercises",
     "course/measured",

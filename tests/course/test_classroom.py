@@ -997,6 +997,7 @@ OF_COURSE = {
     "records",
     "searches",
     "stand_in.py",
+    "written.py",
 }
 
 
