@@ -15,7 +15,6 @@ from labkit.memory_timeline import (
     OPTIMIZER,
     MemoryComparison,
     Timeline,
-    named,
     record,
 )
 
@@ -88,7 +87,7 @@ def test_the_bars_of_a_real_step():
         optimizer.zero_grad()
 
     step()
-    timeline = named(record(step, "cpu"), "", {}, 1)
+    timeline = record(step, "cpu")
     *found, update = trays(timeline)
     size = 2 * 64 * 64 * 4
     assert [tray.what for tray in found] == 4 * [KEPT] and update.what == UPDATE

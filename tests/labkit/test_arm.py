@@ -133,7 +133,7 @@ def test_counters_only_on_request():
         (make_workload, "thread", ValueError, "runs_in='thread': use 'kernel', 'process'"),
         (make_workload, True, ValueError, "runs_in=True"),
         ("make_workload", "process", TypeError, "the first argument is a function"),
-        (3, "workers", TypeError, r"or the name of one that script\.py serves"),
+        (3, "workers", TypeError, "the name of one that their script serves"),
     ],
 )
 def test_a_place_that_does_not_fit(make, runs_in, error, message, workers):

@@ -655,7 +655,7 @@ def test_a_lab_s_function_goes_to_the_workers_as_it_is_at_each_run(script):
     workers.close()
     with pytest.raises(TypeError, match="rows"):
         Lab(lambda processes: None, runs_in=workers, processes=[1, 2], rows=[2])
-    with pytest.raises(TypeError, match="a function that returns a Workload, or the name of one"):
+    with pytest.raises(TypeError, match="the name of one that their script serves"):
         Lab(3, runs_in=workers, processes=[1, 2])
 
 
