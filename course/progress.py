@@ -21,32 +21,33 @@ from course.written import write_whole
 from labkit.device import test_size
 from labkit.panel.guess import Decided
 
-# The front notebooks, in the order in which they build on each other.
+# The front notebooks from easy to hard; one that races is followed by one that does not.
+# Batch norm comes before all trainings to a target: on the board these need it.
 PATH = (
     "00_start_here",
     "01_timing_and_vectorization",
-    "06_mixed_precision",
     "04_data_loading",
-    "11_activation_checkpointing",
-    "18_gradient_clipping",
-    "03_learning_rate_schedules",
-    "02_minibatch_sgd",
-    "05_batch_size",
-    "08_optimizers",
-    "07_fp16_numerics",
-    "09_cudnn_benchmark",
-    "10_host_device_transfers",
-    "12_sublinear_memory",
-    "13_gradient_accumulation",
+    "20_validation_without_grad",
+    "06_mixed_precision",
     "15_zeroing_gradients",
+    "02_minibatch_sgd",
+    "11_activation_checkpointing",
     "16_as_tensor",
     "21_normalization",
     "19_bias_before_batchnorm",
-    "24_attention",
     "17_debug_tools",
-    "14_distributed_data_parallel",
+    "18_gradient_clipping",
+    "10_host_device_transfers",
+    "08_optimizers",
+    "09_cudnn_benchmark",
+    "07_fp16_numerics",
+    "24_attention",
+    "03_learning_rate_schedules",
+    "12_sublinear_memory",
+    "05_batch_size",
+    "13_gradient_accumulation",
     "22_compile_and_cuda_graphs",
-    "20_validation_without_grad",
+    "14_distributed_data_parallel",
     "23_find_the_bottleneck",
 )
 SCHEMA = 1

@@ -55,7 +55,7 @@ def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(
     for shown in (text, html):
         assert "1.02×" in shown and "64×" in shown and "✓" in shown and "✗" in shown
         assert f"1 of {len(PATH)} notebooks finished, 1 of 2 bets right so far" in shown
-        assert "04 Data loading" in shown and "04_data_loading.ipynb" in shown
+        assert "15 Zeroing gradients" in shown and "15_zeroing_gradients.ipynb" in shown
     before = PATH.index("06_mixed_precision")
     assert before * OPEN + DONE + (len(PATH) - before - 1) * OPEN in text
     # A step for each, as a link; that of this notebook moves, unless the reader wants no motion.
@@ -183,10 +183,10 @@ def test_a_solved_exercise_is_a_star_that_stays(
     monkeypatch.setattr(own, "_won", {"check_06_mixed_linear"})
     ending("06_mixed_precision")
     monkeypatch.setattr(own, "_won", set())
-    finish("04_data_loading", [RIGHT])
+    finish("15_zeroing_gradients", [RIGHT])
     found = ending("06_mixed_precision")
     first = PATH.index("06_mixed_precision")
-    assert PATH[first + 1] == "04_data_loading"
+    assert PATH[first + 1] == "15_zeroing_gradients"
     assert first * OPEN + STAR + DONE + (len(PATH) - first - 2) * OPEN in str(found)
     assert f"2 of {len(PATH)} notebooks finished, 1 exercise solved (★)" in str(found)
     assert found._repr_html_().count('<span class="labkit-star">★</span>') == 1
