@@ -40,10 +40,10 @@ def by_clock(result: object, least: float = 0.0) -> str:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box = box_of(result, values)
-    title = f"{result.metric}{', minus the least possible' * bool(least)}, {result.seeds}"
+    title = f"{result.metric}{' above the least' * bool(least)}, {result.seeds}"
     middle = {arm: usual(result.of(arm)) for arm in result.arms}
     if any(middle.values()):
-        title += ", one in the middle bold"
+        title += ", the middle one bold"
     parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     words = {arm: ended(result.of(arm)) for arm in result.arms}

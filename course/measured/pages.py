@@ -115,8 +115,8 @@ def notes(sides: list[Side], fault: float, winner: Side | None) -> list[str]:
         if not _drops(side) and share(side) >= FEW:
             found.append(f"{_way(side)}: faults of new gradients, dropped once added.")
     if not splits(sides, fault):
-        alone = f"Alone a fault takes {format_seconds(fault)}, here less"
-        found.append(f"{alone}: bars are not split.")
+        alone = f"A fault alone takes {format_seconds(fault)}, here less"
+        found.append(f"{alone}: no split.")
     return found
 
 

@@ -52,7 +52,7 @@ def test_twice_the_pace_is_the_same_way_to_the_right() -> None:
 def test_above_its_least_value_a_loss_that_halves_falls_by_equal_steps() -> None:
     runs = [run("baseline", 0, 0.2, [0.24 + 0.1 / 2**step for step in range(6)])]
     picture = by_clock(race(*runs), least=0.24)
-    assert "loss, minus the least possible, one seed" in picture
+    assert "loss above the least, one seed" in picture
     assert "target: 0.01 above the least" in picture
     (line,) = re.findall(r'd="M([^"]+)" class="k-line k-thin', picture)
     heights = [float(point.split()[1]) for point in line.split("L")]
@@ -78,8 +78,8 @@ def test_of_many_runs_the_one_in_the_middle_is_bold_and_the_others_are_pale() ->
     few = [run("batch_size=100", seed, 0.1, [0.5, 0.24]) for seed in range(3)]
     picture = by_clock(race(*many, *few))
     assert (count(picture, "pale"), count(picture, "thin"), count(picture, "middle")) == (7, 3, 1)
-    assert "one in the middle bold" in picture
-    assert "one in the middle bold" not in by_clock(race(*few))
+    assert "the middle one bold" in picture
+    assert "the middle one bold" not in by_clock(race(*few))
     alone = by_clock(race(*many))
     bold = re.findall(r'd="M([^"]+)" class="k-line k-middle', alone)
     assert bold == re.findall(r'd="M([^"]+)" class="k-line k-pale', alone)[3:4]

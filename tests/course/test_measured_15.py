@@ -163,7 +163,7 @@ def test_red_is_the_share_of_pages_and_of_time():
     whole = pages.draw([half._replace(faults=9000)], 5e-6)
     assert (len(widths(whole, "k-fill k-slower")), pages.splits([half], 5e-6)) == (49, True)
     assert widths(whole, "k-fill k-slower")[-1] == 0
-    assert "Alone a fault takes 5.00 µs, here less" in whole
+    assert "A fault alone takes 5.00 µs, here less" in whole
 
 
 def test_without_a_page_fault_nothing_is_red():
