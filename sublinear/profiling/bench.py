@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from labkit.restore.generators import rng_state, set_rng_state
-from sublinear.apply import MENU, checkpointed, keep_only
+from sublinear.apply import MENU, checkpointed, keeping_layers
 from sublinear.blocks import Blocks, State
 from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
@@ -91,7 +91,7 @@ class BlockRun:
 class Bench:
     """Runs the blocks of one model on ``device``, each ``repeats`` times for its seconds.
 
-    ``options``: how many entries of the menu are measured.
+    ``options``: whether selective ways are measured too.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Bench:
         device: torch.device,
         clock: Clock,
         repeats: int,
-        options: int,
+        options: bool,
     ) -> None:
         self.blocks, self.model = blocks, blocks.model
         self.device, self.clock = device, clock
@@ -230,42 +230,21 @@ class Bench:
         full: Try,
         seconds: tuple[float, float],
     ) -> tuple[Option, ...]:
-        """All options. Two that keep the same of the block's operators are measured once."""
-        plain = full.option(MENU[0][0], *seconds)
-        found = [plain]
-        seen: set[object] = set()
-        known: dict[frozenset[object], Option] = {}
-        for number in range(1, self.options):
-            label, kept = MENU[number]
-            if i + 1 == len(self.blocks):
-                # Its own run again would come right after it, beside what the loss needs.
-                option = plain
-            elif seen and kept & seen in known:
-                option = known[kept & seen]
-            else:
-                option = self._selective(i, number, run, state, full, plain, seen)
-                known[kept & seen] = option
-            found.append(replace(option, name=label))
-        return tuple(found)
+        """Each way to keep the block, as in `MENU`."""
+        plain = full.option(MENU[0], *seconds)
+        if not self.options:
+            return (plain,)
+        return plain, replace(self._selective(i, run, state, full, plain), name=MENU[1])
 
-    def _selective(
-        self,
-        i: int,
-        number: int,
-        run: Way,
-        state: State,
-        full: Try,
-        plain: Option,
-        seen: set[object],
-    ) -> Option:
-        """An option of the menu; saving all, where it does not work. Adds to the operators seen."""
-        contexts = partial(keep_only, number, seen)
+    def _selective(self, i: int, run: Way, state: State, full: Try, plain: Option) -> Option:
+        """The selective way; saving all, where it does not work."""
 
         def way(*state: object) -> State:
-            return checkpointed(drawing_alike(run), state, contexts)
+            return checkpointed(drawing_alike(run), state, keeping_layers)
 
-        if self.blocks.overwrites(i):
-            # `apply` refuses it.
+        last = i + 1 == len(self.blocks)
+        # The last one would run again right after it, beside what the loss needs.
+        if last or self.blocks.overwrites(i):
             return plain
         try:
             found = self.tried(way, state)

@@ -11,7 +11,6 @@ from torch import nn
 from labkit.comparing import measuring
 from labkit.device import check_current, survive
 from labkit.restore import preserve_rng
-from sublinear.apply import MENU
 from sublinear.blocks import Blocks
 from sublinear.chain import Chain
 from sublinear.probe import Clock
@@ -70,27 +69,26 @@ def profile(
     _check_model(model)
     first = next(tensors((task.args, task.kwargs)))
     batch_size = first.shape[0] if first.dim() else 1
-    menu = len(MENU) if options else 1
     if device is not None:
-        chain = _estimated(model, task, device, menu)
+        chain = _estimated(model, task, device, options)
     else:
         # A model may move its inputs.
         where = next(model.parameters(), first).device
         check_current(where)
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
-            chain = measured(model, task, blocks, where, repeats, menu, on_block)
+            chain = measured(model, task, blocks, where, repeats, options, on_block)
     return replace(chain, batch_size=batch_size)
 
 
-def _estimated(model: nn.Module, task: Training, roofline: Roofline, menu: int) -> Chain:
+def _estimated(model: nn.Module, task: Training, roofline: Roofline, options: bool) -> Chain:
     state = state_bytes(task.optimizer)
     model, task = on_meta(model, task)
     blocks = split(model, task.args, task.kwargs)
     clock = RooflineClock(roofline)
-    with preserve_rng(), clock.counting():
+    with preserve_rng(), clock:
         meta = torch.device("meta")
-        chain = Bench(blocks, meta, clock, 1, menu).chain(task)
+        chain = Bench(blocks, meta, clock, 1, options).chain(task)
     chain = replace(chain, device=str(roofline), source="estimated")
     return _with_fixed(chain, model, state)
 
@@ -101,11 +99,11 @@ def measured(
     blocks: Blocks,
     where: torch.device,
     repeats: int,
-    menu: int,
+    options: bool,
     on_block: Callable[[], object] | None,
 ) -> Chain:
     with restored(model, task):
-        bench = Bench(blocks, where, Clock(), repeats, menu)
+        bench = Bench(blocks, where, Clock(), repeats, options)
         chain = bench.chain(task, on_block)
         state, beside = step_bytes(model, task, where)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type

@@ -14,8 +14,8 @@ def fastest(take: Callable[[], Sequence[float]], repeats: int) -> tuple[float, .
     """The least seconds of each part that ``take`` times, of about ``repeats`` runs.
 
     What else runs on a machine only adds to a time, so the least is the best figure, once a second
-    run is near it. Where the first two are, they are enough; where none is, as on a busy machine,
-    runs are added, up to `MORE` times ``repeats``. A single run, ``repeats=1``, is taken as it is.
+    run is near it. Until then runs are added, up to `MORE` times ``repeats``. A single run,
+    ``repeats=1``, is taken as it is.
     """
     runs = [take() for _ in range(min(2, repeats))]
     while repeats > 1 and not agreed(runs) and len(runs) < MORE * repeats:

@@ -38,10 +38,7 @@ def training(
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> Training:
-    """The parts of a step as readers give them; no loss means the mean of all outputs.
-
-    Raises TypeError for anything else.
-    """
+    """The parts of a step as readers give them; without a loss the mean of all outputs."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer={optimizer!r} is not a torch.optim.Optimizer, nor None")
     if loss is not None and not callable(loss):

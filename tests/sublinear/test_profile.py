@@ -1,7 +1,6 @@
 """Chains of real models: their bytes against the exact tracker, and nothing left behind."""
 
 import copy
-import dataclasses
 import itertools
 import random
 
@@ -80,7 +79,7 @@ def test_what_a_chain_says() -> None:
     assert (
         first.options[0].saved_bytes == 640
     )  # the linear layer keeps nothing but its input, the ReLU its output
-    assert [option.name for option in first.options] == [name for name, _ in MENU]
+    assert [option.name for option in first.options] == list(MENU)
     assert all(block.forward > 0 and block.options[0].backward > 0 for block in chain.blocks)
 
 
@@ -238,39 +237,6 @@ def test_selective_options_that_lose_what_they_keep_are_not_offered() -> None:
     assert good[1].saved_bytes < good[0].saved_bytes
 
 
-class Scores(nn.Module):
-    """Attention by hand, of which the last option of the menu keeps more than the one before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(16, 48)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        query, key, value = self.qkv(x).tanh().chunk(3, -1)
-        return (query @ key.transpose(1, 2)).softmax(-1) @ value
-
-
-def test_options_that_keep_the_same_operators_are_measured_once(monkeypatch) -> None:
-    measured: list[tuple[int, str]] = []
-    selective = Bench._selective
-
-    def counted(self, i, number, *rest):
-        measured.append((i, MENU[number][0]))
-        return selective(self, i, number, *rest)
-
-    monkeypatch.setattr(Bench, "_selective", counted)
-    layers = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), Scores(), nn.Linear(16, 2))
-    blocks = profile(layers, torch.randn(8, 64, 16), repeats=1).blocks
-    _, layer, product = (name for name, _ in MENU)
-    assert len(blocks) == 3
-    # Of the last block none.
-    assert measured == [(0, layer), (1, layer), (1, product)]
-    whole, one, two = blocks[0].options
-    assert [option.name for option in blocks[0].options] == [name for name, _ in MENU]
-    assert dataclasses.replace(two, name=layer) == one != whole
-    assert blocks[1].options[1].saved_bytes < blocks[1].options[2].saved_bytes
-
-
 def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_bench() -> None:
     option = Option("all", 10, 1.0, 2.0, 10, 5)
     block = Block("b", 10, (option,), 0, 10, 1.0, rerun=Rerun(28 - 10, 30 - 10))
@@ -336,7 +302,7 @@ def test_computing_again_is_never_predicted_to_be_faster(seed: int) -> None:
     task = training(x, None, None, None)
     for repeats in (1, 3):
         clock = Disturbed(seed)
-        chain = Bench(split(model), torch.device("cpu"), clock, repeats, len(MENU)).chain(task)
+        chain = Bench(split(model), torch.device("cpu"), clock, repeats, True).chain(task)
         plain = simulate(chain, Plan(kept(0, len(chain)), "none")).seconds
         for plan in plans(len(chain)):
             assert simulate(chain, plan).seconds >= plain * (1 - 1e-9), plan.method
