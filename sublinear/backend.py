@@ -205,12 +205,6 @@ class Backend(Graphs):
         """Of the planned graphs the one that keeps most without a plan."""
         return max(self.planned, key=lambda graph: graph.known_plan.known_chain.saved_bytes)
 
-    @property
-    def count(self) -> str:
-        """How many graphs there are, in words."""
-        number = len(self.graphs)
-        return f"{number} graph{'s' * (number > 1)}, {len(self.planned)} planned"
-
     def __str__(self) -> str:
         lines = []
         for number, graph in enumerate(self.graphs):

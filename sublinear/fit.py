@@ -231,8 +231,7 @@ def fit(
     in too small parts is wrapped, module by module.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
-    as it is. Not noticed later are files and clocks that its code reads through a library, and
-    variables of the environment and attributes of Python modules that come only later.
+    as it is.
     """
     # Before the profile, which may take minutes.
     asked, max_overhead = request(budget, max_overhead, method)
@@ -362,8 +361,8 @@ class _Fitting:
         if not by_plan.planned:
             raise ValueError(f"of what torch's compiler captures nothing can be planned: {by_plan}")
         note = (
-            f"torch's compiler captures {by_plan.count}; what is predicted follows the largest of "
-            "them"
+            f"torch's compiler captures {len(by_plan.graphs)} graphs, {len(by_plan.planned)} "
+            "planned; what is predicted follows the largest of them"
         )
         fitted = self._fitted(model, by_plan.main.known_plan, note, "captured")
         without = by_plan.without_plan().peak_bytes
