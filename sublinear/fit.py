@@ -26,7 +26,6 @@ from labkit.memory import MemoryMeter, saved_bytes
 from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
-from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
 from sublinear.backend import Backend, captured
 from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
@@ -38,15 +37,14 @@ from sublinear.cost import Costs
 from sublinear.picture import picture
 from sublinear.plan import Plan
 from sublinear.planner import plan as find
+from sublinear.probe import peak_of_compiled
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.profiling.profiler import check_number
 from sublinear.profiling.training import drop_gradients, held, parameters
-from sublinear.proof import Proof
-from sublinear.proof import prove as prove_step
+from sublinear.proof import Proof, prove, spot_checked
 from sublinear.repeatable import refuse
 from sublinear.searches.simple import keep_all
 from sublinear.split import split
-from sublinear.spot_check import spot_checked
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -469,7 +467,7 @@ class _Fitting:
     def _proof(self, fitted: Fitted) -> Proof:
         self.bar.set_description("comparing a step with a plain one")
         size, compiled = fitted.chain.batch_size, fitted.compiled
-        proof = prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
+        proof = prove(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
         self.bar.update()
         return proof
 

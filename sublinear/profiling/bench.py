@@ -22,9 +22,8 @@ from sublinear.blocks import Blocks, State
 from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
-from sublinear.probe import Clock, MemoryProbe, probing
+from sublinear.probe import Clock, MemoryProbe, fastest, probing
 from sublinear.profiling.around import Made, Surroundings, surroundings
-from sublinear.profiling.steady import fastest
 from sublinear.profiling.tensors import (
     Arrival,
     Watched,

@@ -12,11 +12,12 @@ from torch import nn
 from course import models
 from labkit.memory import StorageTracker
 from labkit.restore.generators import rng_state
+from sublinear import probe
 from sublinear.apply import MENU, apply, checkpointed
 from sublinear.chain import Block, Option, Rerun
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
-from sublinear.profiling import Roofline, bench, calibrate, profile, steady
+from sublinear.profiling import Roofline, bench, calibrate, profile
 from sublinear.profiling.around import Surroundings
 from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
 from sublinear.profiling.calibrate import time_step
@@ -321,15 +322,15 @@ def test_a_disturbed_time_is_taken_again() -> None:
 
 def test_times_agree_or_are_taken_again_within_a_bound() -> None:
     taken = iter([(9.0, 1.0), (2.0, 1.0), (5.0, 1.0), (2.1, 1.0), (0.1, 1.0)])
-    assert steady.fastest(lambda: next(taken), 2) == (2.0, 1.0)
+    assert probe.fastest(lambda: next(taken), 2) == (2.0, 1.0)
     assert next(taken) == (0.1, 1.0)
     count = itertools.count(1)
     # They never agree.
-    assert steady.fastest(lambda: (0.5 ** next(count),), 3) == (0.5 ** (3 * steady.MORE),)
-    assert steady.fastest(lambda: (next(count),), 1) == (3 * steady.MORE + 1,)
+    assert probe.fastest(lambda: (0.5 ** next(count),), 3) == (0.5 ** (3 * probe.MORE),)
+    assert probe.fastest(lambda: (next(count),), 1) == (3 * probe.MORE + 1,)
     # What is small beside the rest need not agree.
     small = iter([(10.0, 0.1), (10.0, 0.5)])
-    assert steady.fastest(lambda: next(small), 2) == (10.0, 0.1)
+    assert probe.fastest(lambda: next(small), 2) == (10.0, 0.1)
 
 
 def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
