@@ -12,7 +12,7 @@ later is captured and planned anew.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,8 @@ from sublinear.picture import picture
 from sublinear.plan import Plan
 from sublinear.planner import plan as find
 from sublinear.probe import peak_of_compiled
-from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
-from sublinear.profiling.profiler import check_number
+from sublinear.profiling import Inputs, Loss, Training, restored, training
+from sublinear.profiling.profiler import check_number, check_trains, profiled
 from sublinear.profiling.training import drop_gradients, held, parameters
 from sublinear.proof import Proof, prove, spot_checked
 from sublinear.repeatable import refuse
@@ -197,8 +197,7 @@ class Measured:
 
 def fit(
     model: nn.Module,
-    inputs: Inputs | Mapping[str, object],
-    kwargs: Keywords | None = None,
+    inputs: Inputs,
     *,
     budget: float | str | None = None,
     max_overhead: float | None = None,
@@ -236,10 +235,7 @@ def fit(
     check_number("repeats", repeats)
     if check_every is not None:
         check_number("check_every", check_every)
-    if isinstance(inputs, Mapping):
-        task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
-    else:
-        task = training(inputs, kwargs, loss, optimizer)
+    task = training(inputs, loss, optimizer)
     with measuring(None), held(model, task):
         blocks = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
@@ -280,6 +276,7 @@ def _read(
     """The blocks of a model that needs no compiler for it; None: one that has to be captured."""
     by_compiler = compile or not (modules is not None or is_plain_sequential(model))
     refuse(model, captured=by_compiler)
+    check_trains(model)
     if compile and modules is not None:
         raise ValueError(f"compile=True and modules={modules!r}: choose one of them")
     if by_compiler:
@@ -397,20 +394,11 @@ class _Fitting:
     def _profile(self, blocks: Blocks) -> Chain:
         self.bar.set_description("measuring the blocks")
         self.bar.total = _STAGES + len(blocks)
-        task = self.task
-        chain = profile(
-            self.model,
-            task.args,
-            task.kwargs,
-            loss=task.loss,
-            optimizer=task.optimizer,
-            blocks=blocks,
-            # Inside compiled code no operator can be chosen to be kept.
-            options=not self.compile,
-            repeats=self.repeats,
-            on_block=self.bar.update,
-        )
-        self.bar.update()
+        # Inside compiled code no operator can be chosen to be kept.
+        options = not self.compile
+        update = self.bar.update
+        chain = profiled(self.model, self.task, blocks, self.repeats, options, update)
+        update()
         return chain
 
     def _planned(self, chain: Chain, blocks: Blocks, follow: Follow) -> Fitted:

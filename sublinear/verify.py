@@ -17,7 +17,8 @@ from sublinear.blocks import Blocks
 from sublinear.equal import Seen, copied, differences
 from sublinear.events import events
 from sublinear.plan import Plan
-from sublinear.profiling import Inputs, Keywords, Loss, Training, restored, training
+from sublinear.profiling import Inputs, Loss, Training, restored, training
+from sublinear.split import split
 
 STEPS = 3
 
@@ -59,7 +60,6 @@ def verify(
     model: nn.Module,
     plan: Plan,
     inputs: Inputs,
-    kwargs: Keywords | None = None,
     *,
     loss: Loss | None = None,
     blocks: Blocks | None = None,
@@ -71,8 +71,9 @@ def verify(
     and the switches are given back. A mismatch is reported, not raised. Raises Busy while something
     else is measured.
     """
-    task = training(inputs, kwargs, loss)
-    planned = apply(model, plan, task.args, blocks=blocks)
+    task = training(inputs, loss)
+    blocks = blocks or split(model, task.args, task.kwargs)
+    planned = apply(model, plan, blocks=blocks)
     assert isinstance(planned, PlannedModel)
     runner = planned.runs_by
     lines: list[str] = []

@@ -87,6 +87,8 @@ class _LastBlockOnly:
 
     def __init__(self, blocks: Blocks, task: Training, state: State, probe: MemoryProbe) -> None:
         self.blocks, self.task, self.state, self.probe = blocks, task, state, probe
+        # What enters the first block stays alive, as it does in a step.
+        self.fed: State = ()
         self.saved_bytes = self.own = 0
         self.behind, self.before = probe.phase(), probe.phase()
         self.made: Made = {}
@@ -137,7 +139,7 @@ class _LastBlockOnly:
         self.arrive()
 
     def _stand_in(self, *fed: object) -> State:
-        self.saved_bytes = self.probe.added
+        self.fed, self.saved_bytes = fed, self.probe.added
         into = [tensor for tensor in tensors(fed) if tensor.requires_grad]
         return self._last_block(cut_off(self.state, self.hand_over, into))
 

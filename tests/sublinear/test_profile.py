@@ -300,7 +300,7 @@ class Disturbed(Clock):
 @pytest.mark.parametrize("seed", range(5))
 def test_computing_again_is_never_predicted_to_be_faster(seed: int) -> None:
     model, x = models.convnet(4), images(2, 16)
-    task = training(x, None, None, None)
+    task = training(x)
     for repeats in (1, 3):
         clock = Disturbed(seed)
         chain = Bench(split(model), torch.device("cpu"), clock, repeats, True).chain(task)
@@ -314,7 +314,7 @@ def test_a_disturbed_time_is_taken_again() -> None:
     for repeats in (1, 3):
         clock = Disturbed(0)
         tried = Bench(split(models.mlp([4, 5, 6, 2])), torch.device("cpu"), clock, repeats, 1)
-        chain = tried.chain(training(torch.randn(3, 4), None, None, None))
+        chain = tried.chain(training(torch.randn(3, 4)))
         options = [block.options[0] for block in chain.blocks]
         blocks[repeats] = [option.forward + option.backward for option in options]
     assert max(blocks[3]) < 0.01 < max(blocks[1])
@@ -342,7 +342,7 @@ def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
 
     model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
     monkeypatch.setattr(bench, "checkpointed", slow)
-    task = training(x, None, None, None)
+    task = training(x)
     chain = Bench(split(model), torch.device("cpu"), clock, 2, 1).chain(task)
     assert clock.seconds >= 5 * 2 * len(chain)
     assert [block.forward for block in chain.blocks] == [0, 0]
@@ -358,7 +358,7 @@ def test_a_step_is_timed_at_least_twice(monkeypatch) -> None:
             ran.put(1)
             return super().forward(x)
 
-    model, task = Counts(4, 2), training(torch.randn(3, 4), None, None, None)
+    model, task = Counts(4, 2), training(torch.randn(3, 4))
     for repeats, calls in ((1, 2), (3, 3)):
         before = ran.qsize()
         assert time_step(model, task, repeats) == (0, 0, 0)

@@ -72,14 +72,7 @@ def test_with_a_loss_and_keywords() -> None:
     def loss(output: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(output.flatten(0, 1), tokens().flatten())
 
-    report = verify(
-        model,
-        plan,
-        x,
-        {"mask": mask},
-        loss=loss,
-        blocks=split(model, x, {"mask": mask}),
-    )
+    report = verify(model, plan, {"tokens": x, "mask": mask}, loss=loss)
     assert report.passed, report
     assert "the same bit by bit over 3 steps" in str(report)
 
