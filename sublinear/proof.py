@@ -11,6 +11,7 @@ otherwise. So do pieces that are compiled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
@@ -22,7 +23,7 @@ from torch.utils._pytree import tree_map_only
 
 from labkit.device import is_out_of_memory, survive
 from sublinear.apply import view_of
-from sublinear.equal import Seen, differences, relative_gap
+from sublinear.equal import Seen, differences, gap_of
 from sublinear.profiling import Training, restored
 from sublinear.profiling.training import mean_of_outputs
 from sublinear.verify import left_behind, raised
@@ -156,7 +157,10 @@ def _spread(one: Seen, two: Seen) -> dict[str, float]:
             continue
         rounds = value.is_floating_point() or value.is_complex()
         if rounds and value.shape == other.shape:
-            spread[name] = relative_gap(value, other)
+            gap, size = gap_of(value, other)
+            spread[name] = 0.0
+            if gap:
+                spread[name] = gap / size if size else math.inf
     return spread
 
 

@@ -23,7 +23,7 @@ from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe, fastest, probing
-from sublinear.profiling.around import Made, Surroundings, surroundings
+from sublinear.profiling.around import Made, Surroundings, gradients_made, surroundings
 from sublinear.profiling.tensors import (
     Arrival,
     Watched,
@@ -31,7 +31,6 @@ from sublinear.profiling.tensors import (
     bytes_of,
     leaves,
     pull_on,
-    size_of,
     storages,
     tensors,
 )
@@ -47,7 +46,7 @@ Way = Callable[..., State]
 class Try:
     """Bytes of one way to run a block, and gradients: of parameters by identity, inputs by place.
 
-    ``made``: bytes of those of parameters, ``pulled``: of those of what leaves the block, which the
+    ``made``: bytes of each of parameters, ``pulled``: of those of what leaves the block, which the
     bench made; ``handed_on``: see `Watched.handed_on`.
     """
 
@@ -55,7 +54,7 @@ class Try:
     forward_peak: int
     backward_peak: int
     pulled: int
-    made: int
+    made: Made
     handed_on: int
     gradients: dict[int, torch.Tensor]
     arrivals: tuple[Arrival, ...]
@@ -63,7 +62,7 @@ class Try:
     def option(self, name: str, ahead: float, back: float) -> Option:
         """The way as an option that takes so many seconds."""
         saved = max(0, self.saved)
-        peak = self.backward_peak - self.saved - self.pulled - self.made
+        peak = self.backward_peak - self.saved - self.pulled - sum(self.made.values())
         return Option(name, saved, ahead, back, max(saved, self.forward_peak), peak)
 
 
@@ -213,13 +212,9 @@ class Bench:
             options = self._options(i, run, state, full, (ahead, back))
             options, seconds = _ordered(options, bare_seconds)
             peak, rerun = self._rerun(run, state)
-        made = {}
-        for parameter in self.parameters:
-            if id(parameter) in full.gradients:
-                made[id(parameter)] = size_of(full.gradients[id(parameter)])
         size = bytes_of(leaving)
         block = Block(name, size, options, 0, peak, seconds, rerun=rerun)
-        return BlockRun(block, leaving, made, full.arrivals, listener.saves)
+        return BlockRun(block, leaving, full.made, full.arrivals, listener.saves)
 
     def _options(
         self,
@@ -283,7 +278,8 @@ class Bench:
             return checkpointed(drawing_alike(watched), state)
 
         found = self.tried(way, state)
-        back = found.backward_peak + found.handed_on - found.made - found.pulled
+        made = sum(found.made.values())
+        back = found.backward_peak + found.handed_on - made - found.pulled
         return max(0, found.forward_peak), Rerun(max(0, again - found.pulled), back)
 
     def tried(self, way: Way, state: State, listener: _Listener | None = None) -> Try:
@@ -310,7 +306,7 @@ class Bench:
         for parameter in self.parameters:
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
-        made = sum(map(size_of, gradients.values()))
+        made = gradients_made(self.parameters)
         drop_gradients(self.parameters)
         handed_on, arrivals = watched.handed_on(leaving), watched.arrivals()
         gradients |= watched.arrived

@@ -622,16 +622,6 @@ def test_the_best_plan_of_a_recurrent_model() -> None:
     assert fitted.proof
 
 
-class Appending(Layers):
-    def __init__(self) -> None:
-        super().__init__()
-        self.outputs: list[Tensor] = []
-
-    def odd(self, x: Tensor) -> Tensor:
-        self.outputs.append(x)
-        return x
-
-
 class Hooked(Layers):
     """One layer's output is doubled, and noted, by a hook that was there before the plan."""
 
