@@ -268,7 +268,7 @@ def test_the_backward_of_a_run_again_does_not_count_what_its_forward_needed() ->
 
 
 def test_a_run_again_hands_gradients_on_without_a_copy() -> None:
-    tried = Bench(split(models.mlp([4, 4, 4])), torch.device("cpu"), Clock(), 1, 1)
+    tried = Bench(split(models.mlp([4, 4, 4])), torch.device("cpu"), Clock(), 1, False)
     x = torch.randn(1000, requires_grad=True)
     # The gradient of a sum is one number, seen a thousand times; a leaf would write them out.
     _, rerun = tried._rerun(lambda x: (x.sum(),), (x,))
@@ -313,7 +313,7 @@ def test_a_disturbed_time_is_taken_again() -> None:
     blocks = {}
     for repeats in (1, 3):
         clock = Disturbed(0)
-        tried = Bench(split(models.mlp([4, 5, 6, 2])), torch.device("cpu"), clock, repeats, 1)
+        tried = Bench(split(models.mlp([4, 5, 6, 2])), torch.device("cpu"), clock, repeats, False)
         chain = tried.chain(training(torch.randn(3, 4)))
         options = [block.options[0] for block in chain.blocks]
         blocks[repeats] = [option.forward + option.backward for option in options]
@@ -343,7 +343,7 @@ def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
     model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
     monkeypatch.setattr(bench, "checkpointed", slow)
     task = training(x)
-    chain = Bench(split(model), torch.device("cpu"), clock, 2, 1).chain(task)
+    chain = Bench(split(model), torch.device("cpu"), clock, 2, False).chain(task)
     assert clock.seconds >= 5 * 2 * len(chain)
     assert [block.forward for block in chain.blocks] == [0, 0]
 
