@@ -31,22 +31,23 @@ from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
 from sublinear.split import split
 
 _aten = torch.ops.aten
-_LAYERS = {_aten.convolution, _aten.mm, _aten.addmm, _aten._trilinear, _aten.linear}
-_PRODUCTS = {_aten.bmm, _aten.baddbmm}
-_ATTENTION = {
-    _aten._scaled_dot_product_flash_attention,
-    _aten._scaled_dot_product_efficient_attention,
-    _aten._scaled_dot_product_flash_attention_for_cpu,
-    _aten._scaled_dot_product_cudnn_attention,
-}
-
-# The ways to keep a block, by number: option k of a plan is entry k. Operators named are kept,
-# others computed again.
-MENU: tuple[tuple[str, frozenset[object]], ...] = (
-    ("save all", frozenset()),
-    ("save layers", frozenset(_LAYERS | _ATTENTION)),
-    ("save layers and products", frozenset(_LAYERS | _ATTENTION | _PRODUCTS)),
+# What takes long to compute again.
+_LAYERS = frozenset[object](
+    (
+        _aten.convolution,
+        _aten.mm,
+        _aten.addmm,
+        _aten._trilinear,
+        _aten.linear,
+        _aten._scaled_dot_product_flash_attention,
+        _aten._scaled_dot_product_efficient_attention,
+        _aten._scaled_dot_product_flash_attention_for_cpu,
+        _aten._scaled_dot_product_cudnn_attention,
+    )
 )
+
+# The ways to keep a block: option k of a plan is entry k.
+MENU = ("save all", "save layers")
 
 # What torch.compile(..., fullgraph=True) says of a planned model.
 _NOT_COMPILED = (
@@ -64,18 +65,11 @@ _ANOTHER_PARAMETER = (
 Context = AbstractContextManager[object]
 
 
-def keep_only(option: int, seen: set[object] | None = None) -> tuple[Context, Context]:
-    """torch's contexts for a forward that keeps what an option of the menu names, and its rerun.
-
-    The operators that are called are added to those ``seen``, whatever their overload.
-    """
-    kept = MENU[option][1]
+def keeping_layers() -> tuple[Context, Context]:
+    """torch's contexts for a forward that keeps only what layers return, and for its rerun."""
 
     def policy(context: object, operator: object, *args: object, **kwargs: object) -> object:
-        operator = getattr(operator, "_overloadpacket", operator)
-        if seen is not None:
-            seen.add(operator)
-        if operator in kept:
+        if getattr(operator, "_overloadpacket", operator) in _LAYERS:
             return CheckpointPolicy.MUST_SAVE
         return CheckpointPolicy.PREFER_RECOMPUTE
 
@@ -160,9 +154,8 @@ def _check(plan: Plan, blocks: Blocks) -> None:
             "this model"
         )
     for keep in keeps(plan.nodes):
-        if keep.option >= len(MENU):
-            names = ", ".join(name for name, _ in MENU)
-            raise ValueError(f"{keep}: options go from 0 to {len(MENU) - 1}: {names}")
+        if not 0 <= keep.option < len(MENU):
+            raise ValueError(f"{keep}: options go from 0 to {len(MENU) - 1}: {', '.join(MENU)}")
         if not keep.option:
             continue
         if blocks.overwrites(keep.block):
@@ -327,7 +320,7 @@ class Runner:
             nonlocal handed_on
             if not local.saving:
                 return nullcontext(), later()
-            caching, cached = keep_only(node.option)
+            caching, cached = keeping_layers()
             if not local.again:
                 return caching, cached
             # The pass before has built the graph whose backward asks for it.

@@ -19,7 +19,7 @@ from torch import nn
 from labkit.comparing import measuring
 from labkit.restore import preserve_rng
 from sublinear import together
-from sublinear.apply import MENU, Runner, View, view_of
+from sublinear.apply import Runner, View, view_of
 from sublinear.budget import Budget, request
 from sublinear.capture import Graph, Graphs
 from sublinear.capture.compiled import check_compiler
@@ -70,10 +70,9 @@ def backend(
 
 
 class Backend(Graphs):
-    """What `backend` makes. ``graphs``: those that were captured so far, in order.
+    """What `backend` makes.
 
     ``limit``: bytes that the graphs of a step may need; None: the budget says so, or the overhead.
-    ``print`` shows the plans.
     """
 
     def __init__(
@@ -92,7 +91,6 @@ class Backend(Graphs):
         # What is known of a whole step, its loss and optimizer, where that was measured.
         self.step: Chain | None = None
         self._in_a_step: dict[Hashable, Graph] = {}
-        self._chains: dict[Hashable, Chain] = {}
         self._runners: dict[Graph, Runner] = {}
 
     def by_plan(self, graph: Graph, values: list[Any]) -> Any:
@@ -119,7 +117,6 @@ class Backend(Graphs):
         assert graph.blocks is not None
         graph.size = bytes_of(graph.blocks.example)
         self.step = chain
-        self._chains[_key(graph, graph.blocks.example)] = chain
         self._note(graph, chain)
 
     def _note(self, graph: Graph, chain: Chain) -> None:
@@ -153,18 +150,16 @@ class Backend(Graphs):
             raise
 
     def _profile(self, graph: Graph, values: list[Any]) -> Chain | None:
-        """What its pieces cost: measured, unless one that does the same was measured before."""
+        """What its pieces cost; None where they cannot be planned."""
         graph.size = bytes_of(values)
         if not graph.may_be_cut(values):
             return None
         assert graph.pieces is not None
         blocks = CapturedBlocks.of(graph.pieces, values)
-        key = _key(graph, values)
-        chain = self._chains.get(key)
         try:
             # Inside compiled code no operator can be chosen to be kept.
-            options = 1 if self.compile else len(MENU)
-            chain = chain or _chain(blocks, values, graph.device, self.repeats, options)
+            options = not self.compile
+            chain = _chain(blocks, values, graph.device, self.repeats, options)
         except ValueError as error:
             graph.pieces, graph.note = None, str(error)
             warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
@@ -178,7 +173,6 @@ class Backend(Graphs):
                 step_bytes=step.step_bytes,
             )
         graph.blocks = blocks
-        self._chains[key] = chain
         return chain
 
     def chains(self) -> list[Chain]:
@@ -211,12 +205,6 @@ class Backend(Graphs):
         """Of the planned graphs the one that keeps most without a plan."""
         return max(self.planned, key=lambda graph: graph.known_plan.known_chain.saved_bytes)
 
-    @property
-    def count(self) -> str:
-        """How many graphs there are, in words."""
-        number = len(self.graphs)
-        return f"{number} graph{'s' * (number > 1)}, {len(self.planned)} planned"
-
     def __str__(self) -> str:
         lines = []
         for number, graph in enumerate(self.graphs):
@@ -248,7 +236,7 @@ def _chain(
     values: Sequence[Any],
     device: torch.device,
     repeats: int,
-    options: int,
+    options: bool,
 ) -> Chain:
     task = Training(leaves(blocks.frame(list(values), spare=True)), {}, _pull)
     with measuring(None), preserve_rng():
@@ -266,15 +254,3 @@ def _pull(output: Any) -> torch.Tensor:
     if loss is None:
         raise ValueError("nothing that it returns needs a gradient")
     return loss
-
-
-def _key(graph: Graph, values: Sequence[Any]) -> Hashable:
-    """Equal for graphs that do the same on such values."""
-    assert graph.pieces is not None
-    return graph.pieces.likeness, graph.device, tuple(map(_shape, values))
-
-
-def _shape(value: Any) -> Hashable:
-    if not torch.is_tensor(value):
-        return value
-    return tuple(value.shape), value.dtype, value.requires_grad

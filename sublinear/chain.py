@@ -54,23 +54,19 @@ class Rerun(NamedTuple):
 class Block:
     """A block and its options, the first of which saves everything.
 
-    ``output_bytes``: all tensors that cross to the next block. ``output_gradient_bytes``: their
-    gradients, when the block's backward begins; None: as much. A skip's gradient is a view that
-    holds all of the gradient of the concatenation, and values that nobody asks for have none.
-    ``crossing``: the same one by one, where some cross more than one cut, as the skips of a U-Net
-    do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
-    ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
-    stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
-    its output included. ``forward``: seconds of such a forward.
+    ``output_bytes``: all tensors that cross to the next block; ``crossing``: the same one by one,
+    where some cross more than one cut, as skips do: a checkpoint holds only what nothing before it
+    holds. ``output_gradient_bytes``: their gradients, when the block's backward begins; None: as
+    much. A skip's may be a view that holds more, and what nobody asks for has none.
+    ``gradient_bytes``: of parameters, once its backward has run. ``bare_peak``: bytes above what
+    was alive before a forward that saves nothing, its output included. ``forward``: its seconds.
 
     ``released``: what of ``crossing`` the next block is the last to read, and does not save, each
     with the last block that does, or `NOBODY`. If block 1 adds a constant to what 0 returns, that
     is released behind 0, with `NOBODY`, and *waits* for 1 alone: it is gone once 1 has run, or,
     where a checkpoint begins with 1, once that has run again. If 0 ends in a tanh, which saves what
     it returns, that is released behind 0, with 0: in the plan (0) 1 2 it is gone once 1 has run,
-    while a kept 0 holds it. A skip from 0 to 2 that nobody saves is released behind 1, with
-    `NOBODY`: a kept 0 lets it go, too, once 2 has run, if no checkpoint begins at 1 or 2. A run
-    again that ends before that reader lets it go at its end.
+    while a kept 0 holds it.
     ``rerun``: as the last of a checkpoint; None: as if the block ran whole.
     """
 

@@ -35,14 +35,6 @@ def differences(
     return lines
 
 
-def relative_gap(one: torch.Tensor, two: torch.Tensor) -> float:
-    """How far two tensors of the same shape are apart, of the largest value of the first."""
-    gap, size = gap_of(one, two)
-    if not gap:
-        return 0.0
-    return gap / size if size else math.inf
-
-
 def _difference(want: object, have: object, tolerance: float) -> str | None:
     wanted, found = tree_leaves(want), tree_leaves(have)
     if len(wanted) != len(found):

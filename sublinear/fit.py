@@ -12,7 +12,7 @@ later is captured and planned anew.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,6 @@ from labkit.memory import MemoryMeter, saved_bytes
 from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
-from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
 from sublinear.backend import Backend, captured
 from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
@@ -38,15 +37,14 @@ from sublinear.cost import Costs
 from sublinear.picture import picture
 from sublinear.plan import Plan
 from sublinear.planner import plan as find
-from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
-from sublinear.profiling.profiler import check_number
+from sublinear.probe import peak_of_compiled
+from sublinear.profiling import Inputs, Loss, Training, restored, training
+from sublinear.profiling.profiler import check_number, check_trains, profiled
 from sublinear.profiling.training import drop_gradients, held, parameters
-from sublinear.proof import Proof
-from sublinear.proof import prove as prove_step
+from sublinear.proof import Proof, prove, spot_checked
 from sublinear.repeatable import refuse
 from sublinear.searches.simple import keep_all
 from sublinear.split import split
-from sublinear.spot_check import spot_checked
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -199,8 +197,7 @@ class Measured:
 
 def fit(
     model: nn.Module,
-    inputs: Inputs | Mapping[str, object],
-    kwargs: Keywords | None = None,
+    inputs: Inputs,
     *,
     budget: float | str | None = None,
     max_overhead: float | None = None,
@@ -231,18 +228,14 @@ def fit(
     in too small parts is wrapped, module by module.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
-    as it is. Not noticed later are files and clocks that its code reads through a library, and
-    variables of the environment and attributes of Python modules that come only later.
+    as it is.
     """
     # Before the profile, which may take minutes.
     asked, max_overhead = request(budget, max_overhead, method)
     check_number("repeats", repeats)
     if check_every is not None:
         check_number("check_every", check_every)
-    if isinstance(inputs, Mapping):
-        task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
-    else:
-        task = training(inputs, kwargs, loss, optimizer)
+    task = training(inputs, loss, optimizer)
     with measuring(None), held(model, task):
         blocks = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
@@ -283,6 +276,7 @@ def _read(
     """The blocks of a model that needs no compiler for it; None: one that has to be captured."""
     by_compiler = compile or not (modules is not None or is_plain_sequential(model))
     refuse(model, captured=by_compiler)
+    check_trains(model)
     if compile and modules is not None:
         raise ValueError(f"compile=True and modules={modules!r}: choose one of them")
     if by_compiler:
@@ -362,8 +356,8 @@ class _Fitting:
         if not by_plan.planned:
             raise ValueError(f"of what torch's compiler captures nothing can be planned: {by_plan}")
         note = (
-            f"torch's compiler captures {by_plan.count}; what is predicted follows the largest of "
-            "them"
+            f"torch's compiler captures {len(by_plan.graphs)} graphs, {len(by_plan.planned)} "
+            "planned; what is predicted follows the largest of them"
         )
         fitted = self._fitted(model, by_plan.main.known_plan, note, "captured")
         without = by_plan.without_plan().peak_bytes
@@ -400,20 +394,11 @@ class _Fitting:
     def _profile(self, blocks: Blocks) -> Chain:
         self.bar.set_description("measuring the blocks")
         self.bar.total = _STAGES + len(blocks)
-        task = self.task
-        chain = profile(
-            self.model,
-            task.args,
-            task.kwargs,
-            loss=task.loss,
-            optimizer=task.optimizer,
-            blocks=blocks,
-            # Inside compiled code no operator can be chosen to be kept.
-            options=not self.compile,
-            repeats=self.repeats,
-            on_block=self.bar.update,
-        )
-        self.bar.update()
+        # Inside compiled code no operator can be chosen to be kept.
+        options = not self.compile
+        update = self.bar.update
+        chain = profiled(self.model, self.task, blocks, self.repeats, options, update)
+        update()
         return chain
 
     def _planned(self, chain: Chain, blocks: Blocks, follow: Follow) -> Fitted:
@@ -470,7 +455,7 @@ class _Fitting:
     def _proof(self, fitted: Fitted) -> Proof:
         self.bar.set_description("comparing a step with a plain one")
         size, compiled = fitted.chain.batch_size, fitted.compiled
-        proof = prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
+        proof = prove(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
         self.bar.update()
         return proof
 

@@ -13,11 +13,6 @@ class Keep:
     block: int
     option: int = 0
 
-    def __post_init__(self) -> None:
-        for field, value in (("block", self.block), ("option", self.option)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"Keep({field}={value!r}): it is a whole number, 0 or more")
-
 
 @dataclass(frozen=True)
 class Checkpoint:

@@ -78,7 +78,7 @@ class Plan:
             )
         for keep in keeps(self.nodes):
             block = chain.blocks[keep.block]
-            if keep.option >= len(block.options):
+            if not 0 <= keep.option < len(block.options):
                 has = [f"{number} {option.name!r}" for number, option in enumerate(block.options)]
                 raise ValueError(
                     f"the plan uses option {keep.option} of block {keep.block} "

@@ -11,16 +11,19 @@ otherwise. So do pieces that are compiled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import median
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from labkit.device import is_out_of_memory, survive
-from sublinear.equal import Seen, differences, relative_gap
+from sublinear.apply import view_of
+from sublinear.equal import Seen, differences, gap_of
 from sublinear.profiling import Training, restored
 from sublinear.profiling.training import mean_of_outputs
 from sublinear.verify import left_behind, raised
@@ -154,7 +157,10 @@ def _spread(one: Seen, two: Seen) -> dict[str, float]:
             continue
         rounds = value.is_floating_point() or value.is_complex()
         if rounds and value.shape == other.shape:
-            spread[name] = relative_gap(value, other)
+            gap, size = gap_of(value, other)
+            spread[name] = 0.0
+            if gap:
+                spread[name] = gap / size if size else math.inf
     return spread
 
 
@@ -170,3 +176,43 @@ def _rounding(wanted: Seen) -> dict[str, float]:
         least = noise / size if size and name.startswith("gradient") else 0.0
         rounds[name] = max(_COMPILED, least)
     return rounds
+
+
+# ----------------------------------------------------------------------------------- now and then
+
+
+def spot_checked(
+    planned: nn.Module,
+    original: nn.Module,
+    task: Training,
+    batch_size: int,
+    every: int,
+    *,
+    compiled: bool = False,
+) -> nn.Module:
+    """``planned``, which compares itself with the plain model at every so many training forwards.
+
+    What nobody can notice, such as a file that the model reads, may make it train otherwise later.
+    On the batch of that forward, by the mean of all outputs; everything is put back before the
+    forward goes on. RuntimeError, with what differs, where they train otherwise. Of its class,
+    ``unchecked`` is ``planned``.
+    """
+    forwards = 0
+    plan_forward = type(planned).forward
+
+    @torch.compiler.disable(reason="it compares a planned step with a plain one")
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal forwards
+        if self.training and torch.is_grad_enabled():
+            forwards += 1
+            if forwards % every == 0:
+                now = replace(task, args=args, kwargs=kwargs, loss=mean_of_outputs)
+                found = prove(original, planned, now, batch_size, compiled=compiled)
+                if found.differences:
+                    raise RuntimeError(
+                        f"forward {forwards}: the planned model no longer trains as the plain one: "
+                        f"{'; '.join(found.differences[:3])}. Fit it anew."
+                    )
+        return plan_forward(planned, *args, **kwargs)
+
+    return view_of(planned, forward, unchecked=planned)

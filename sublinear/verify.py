@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 
 import torch
 from torch import nn
@@ -18,10 +17,10 @@ from sublinear.blocks import Blocks
 from sublinear.equal import Seen, copied, differences
 from sublinear.events import events
 from sublinear.plan import Plan
-from sublinear.profiling import Inputs, Keywords, Loss, Training, restored, training
-from sublinear.profiling.profiler import check_number
+from sublinear.profiling import Inputs, Loss, Training, restored, training
+from sublinear.split import split
 
-MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class Verification:
     differences: tuple[str, ...]
     counted: tuple[int, ...]
     expected: tuple[int, ...]
-    steps: int = 3
 
     @property
     def passed(self) -> bool:
@@ -45,7 +43,7 @@ class Verification:
     def __str__(self) -> str:
         if self.passed:
             return (
-                f"the same bit by bit over {self.steps} steps: loss, gradients, parameters, "
+                f"the same bit by bit over {STEPS} steps: loss, gradients, parameters, "
                 f"buffers, random state; {sum(self.counted)} block forwards a step, as predicted, "
                 f"of {len(self.counted)} blocks"
             )
@@ -62,24 +60,20 @@ def verify(
     model: nn.Module,
     plan: Plan,
     inputs: Inputs,
-    kwargs: Keywords | None = None,
     *,
     loss: Loss | None = None,
-    optimizer: MakeOptimizer | None = None,
     blocks: Blocks | None = None,
-    steps: int = 3,
 ) -> Verification:
-    """Train the plain and the planned model some steps each from the same state: what differs?
+    """Train the plain and the planned model three steps each from the same state: what differs?
 
-    ``optimizer`` makes one from parameters (SGD with momentum by default). Compared are loss,
-    gradients, parameters, buffers and random generators, bitwise under deterministic algorithms in
-    full fp32. The model, its gradients, the generators and the switches are given back. A mismatch
-    is reported, not raised. Raises Busy while something else is measured.
+    By SGD with momentum. Compared are loss, gradients, parameters, buffers and random generators,
+    bitwise under deterministic algorithms in full fp32. The model, its gradients, the generators
+    and the switches are given back. A mismatch is reported, not raised. Raises Busy while something
+    else is measured.
     """
-    check_number("steps", steps)
-    task = training(inputs, kwargs, loss)
-    make = optimizer or partial(torch.optim.SGD, lr=0.01, momentum=0.9)
-    planned = apply(model, plan, task.args, blocks=blocks)
+    task = training(inputs, loss)
+    blocks = blocks or split(model, task.args, task.kwargs)
+    planned = apply(model, plan, blocks=blocks)
     assert isinstance(planned, PlannedModel)
     runner = planned.runs_by
     lines: list[str] = []
@@ -92,15 +86,15 @@ def verify(
         model.train()
         # So that the other begins as this one.
         with restored(model, task):
-            wanted = left_behind(model, model, task, steps, make)
+            wanted = left_behind(model, model, task, STEPS)
         before = list(runner.calls)
         try:
-            found = left_behind(planned, model, task, steps, make)
+            found = left_behind(planned, model, task, STEPS)
         except RuntimeError as error:
             lines.append(raised(error))
     counted = []
     for first, after in zip(before, runner.calls, strict=True):
-        counted.append((after - first) // steps)
+        counted.append((after - first) // STEPS)
     expected, spared = _forwards(plan)
     if found is not None:
         lines += differences(wanted, found)
@@ -108,22 +102,16 @@ def verify(
             if not want - spared[i] <= have <= want:
                 name = runner.blocks.names[i]
                 lines.append(f"block {i} ({name}) ran {have} times a step, predicted were {want}")
-    return Verification(tuple(lines), tuple(counted), expected, steps)
+    return Verification(tuple(lines), tuple(counted), expected)
 
 
-def left_behind(
-    model: nn.Module,
-    original: nn.Module,
-    task: Training,
-    steps: int = 1,
-    make: MakeOptimizer | None = None,
-) -> Seen:
+def left_behind(model: nn.Module, original: nn.Module, task: Training, steps: int = 1) -> Seen:
     """Copies of all that some steps leave behind in ``original``, whose parameters ``model`` has.
 
-    Of parameters those that have changed; without ``make`` no optimizer steps.
+    Of parameters those that have changed; with a single step no optimizer steps.
     """
     wanting = [parameter for parameter in original.parameters() if parameter.requires_grad]
-    trainer = None if make is None else make(wanting)
+    trainer = torch.optim.SGD(wanting, lr=0.01, momentum=0.9) if steps > 1 else None
     versions = [parameter._version for parameter in original.parameters()]
     seen: Seen = {}
     for step in range(1, steps + 1):

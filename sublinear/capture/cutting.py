@@ -21,38 +21,13 @@ MOST = 96
 # What a graph does not make itself.
 OUTSIDE = ("placeholder", "get_attr")
 
-RECURRENT = {
-    "lstm",
-    "lstm_cell",
-    "gru",
-    "gru_cell",
-    "rnn_tanh",
-    "rnn_tanh_cell",
-    "rnn_relu",
-    "rnn_relu_cell",
-}
-_HEAVY = {
-    *RECURRENT,
-    "linear",
-    "bilinear",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "embedding",
-    "matmul",
-    "bmm",
-    "mm",
-    "addmm",
-    "baddbmm",
-    "einsum",
-    "scaled_dot_product_attention",
-    "multi_head_attention_forward",
-    "_grouped_mm",
-    "grouped_mm",
-}
+_CELLS = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+RECURRENT = _CELLS | {f"{name}_cell" for name in _CELLS}
+_CONVOLUTIONS = {f"conv{kind}{size}d" for kind in ("", "_transpose") for size in (1, 2, 3)}
+_PRODUCTS = {"linear", "bilinear", "matmul", "bmm", "mm", "addmm", "baddbmm", "einsum"}
+_ATTENTION = {"scaled_dot_product_attention", "multi_head_attention_forward"}
+_EXPERTS = {"_grouped_mm", "grouped_mm"}
+_HEAVY = RECURRENT | _CONVOLUTIONS | _PRODUCTS | _ATTENTION | _EXPERTS | {"embedding"}
 # They look like a switch, and are none.
 _HARMLESS = {"_log_api_usage_once"}
 _CROSS = (torch.Tensor, int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)

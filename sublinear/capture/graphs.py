@@ -76,10 +76,9 @@ class Graphs:
 class Graph:
     """One graph of the compiler: runs as it is, unless its backend knows better.
 
-    ``pieces``: None where it cannot be cut, ``note`` says why. ``trains``: whether it was captured
-    with gradients on, for inputs of which one needs one. ``saves``: bytes that it keeps for the
-    backward pass, once it ran while its backend listened. ``chain``: what its pieces cost, once
-    they were measured, on inputs of ``size`` bytes; ``plan``: what it runs by.
+    ``pieces``: None where it cannot be cut, ``note`` says why. ``trains``: whether an input needs
+    a gradient. ``saves``: bytes that it keeps for the backward pass, once that was heard.
+    ``chain``: what its pieces cost on inputs of ``size`` bytes; ``plan``: what it runs by.
     """
 
     def __init__(self, owner: Graphs, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:

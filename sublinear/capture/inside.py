@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,13 +24,12 @@ from sublinear.repeatable import unmoved
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InsideBlocks(CapturedBlocks):
-    """The pieces of one graph of ``model``; ``forward`` is the model's, as it is captured."""
+    """The pieces of ``main``, a graph of ``model`` whose ``forward`` is captured."""
 
-    graphs: Graphs = field(default_factory=Graphs, compare=False)
-    main: Graph | None = field(default=None, compare=False)
-    forward: Callable[..., Any] = field(default=lambda: None, compare=False)
+    main: Graph
+    forward: Callable[..., Any]
 
     partial = True
 
@@ -46,7 +45,7 @@ class InsideBlocks(CapturedBlocks):
             own.programs,
             pieces=own.pieces,
             example=own.example,
-            graphs=main.backend,
+            spare={},
             main=main,
             forward=forward,
         )
@@ -54,12 +53,12 @@ class InsideBlocks(CapturedBlocks):
     def around(
         self, work: Work, original: Callable[..., Any], args: State, kwargs: Keywords
     ) -> Any:
-        with patched(self.graphs, "instead", (self.main, work, False)):
+        with patched(self.main.backend, "instead", (self.main, work, False)):
             return self.forward(*args, **kwargs)
 
     def standing_in(self, work: Work) -> AbstractContextManager[None]:
         """Let ``work`` do what the graph does, in a run of the model that leaves no trace."""
-        instead = (self.graphs, "instead", (self.main, work, True))
+        instead = (self.main.backend, "instead", (self.main, work, True))
         return exchanged([instead, (self.model, "forward", self.forward)])
 
 

@@ -1,8 +1,7 @@
 """Modes that a piece switches on and off, where it ends between the two.
 
-A checkpoint computes a piece again only as far as backward needs it, and then leaves it by an
-exception: the graph's own call that would end autocast never comes. What stays is not seen: one
-level of nesting, with which torch keeps 16-bit copies of weights for good, in any training.
+A checkpoint leaves a piece by an exception as soon as backward has all that it needs. The graph's
+own call that would end autocast never comes: torch would keep 16-bit copies of weights for good.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -54,11 +54,6 @@ class Pieces:
     crossing: tuple[int, ...]
     statistics: frozenset[int]
     changed: frozenset[int]
-
-    @property
-    def likeness(self) -> Hashable:
-        """Equal for graphs that do the same."""
-        return tuple(piece.work for piece in self.rows)
 
 
 def pieces_of(gm: fx.GraphModule, parameters: Sequence[bool]) -> Pieces:
@@ -222,7 +217,7 @@ class Graph(nn.Module):
         return self.blocks.run_all(*state)[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CapturedBlocks(Blocks):
     """The pieces of one graph; what crosses is a frame, and what earlier pieces have made.
 
@@ -230,9 +225,10 @@ class CapturedBlocks(Blocks):
     alive.
     """
 
-    pieces: Pieces = field(default_factory=lambda: Pieces((), (), frozenset(), frozenset()))
-    example: tuple[Any, ...] = ()
-    spare: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict, compare=False)
+    pieces: Pieces
+    example: tuple[Any, ...]
+    # What norms write to when their pieces run again.
+    spare: dict[tuple[int, int], torch.Tensor]
 
     kind = "captured"
 
@@ -248,7 +244,8 @@ class CapturedBlocks(Blocks):
         names = tuple(piece.name for piece in rows)
         programs = tuple(map(_program, range(len(rows))))
         example = tuple(map(_without_values, values))
-        blocks = cls(graph, names, ((),) * len(rows), programs, pieces=pieces, example=example)
+        inside = ((),) * len(rows)
+        blocks = cls(graph, names, inside, programs, pieces=pieces, example=example, spare={})
         graph.__dict__["blocks"] = blocks
         return blocks
 

@@ -2,11 +2,10 @@
 
 from sublinear.profiling.estimate import Roofline
 from sublinear.profiling.profiler import profile
-from sublinear.profiling.training import Inputs, Keywords, Loss, Training, restored, training
+from sublinear.profiling.training import Inputs, Loss, Training, restored, training
 
 __all__ = [
     "Inputs",
-    "Keywords",
     "Loss",
     "Roofline",
     "Training",

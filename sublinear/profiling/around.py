@@ -80,14 +80,14 @@ def gradients_made(parameters: Iterable[torch.Tensor]) -> Made:
 class _LastBlockOnly:
     """A step of a model with none of its blocks but the last, watched by a probe.
 
-    ``fed``: what the model's own code gives the first block, having saved ``saved_bytes``.
-    ``behind``: from the last block's output until its gradient has arrived, with the gradients that
-    were made by then, ``made``. ``before``: from where gradients are handed to ``fed`` on, with the
-    bytes of those that are made of parameters, ``own``.
+    ``saved_bytes``: by the code in front. ``behind``: from the last block's output until its
+    gradient has arrived, with the gradients that were ``made`` by then. ``before``: from where
+    gradients are handed to the code in front, which makes ``own`` bytes of parameters' gradients.
     """
 
     def __init__(self, blocks: Blocks, task: Training, state: State, probe: MemoryProbe) -> None:
         self.blocks, self.task, self.state, self.probe = blocks, task, state, probe
+        # What enters the first block stays alive, as it does in a step.
         self.fed: State = ()
         self.saved_bytes = self.own = 0
         self.behind, self.before = probe.phase(), probe.phase()

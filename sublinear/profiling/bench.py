@@ -17,14 +17,13 @@ from typing import Any
 import torch
 
 from labkit.restore.generators import rng_state, set_rng_state
-from sublinear.apply import MENU, checkpointed, keep_only
+from sublinear.apply import MENU, checkpointed, keeping_layers
 from sublinear.blocks import Blocks, State
 from sublinear.blocks.generators import refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
-from sublinear.probe import Clock, MemoryProbe, probing
-from sublinear.profiling.around import Made, Surroundings, surroundings
-from sublinear.profiling.steady import fastest
+from sublinear.probe import Clock, MemoryProbe, fastest, probing
+from sublinear.profiling.around import Made, Surroundings, gradients_made, surroundings
 from sublinear.profiling.tensors import (
     Arrival,
     Watched,
@@ -32,7 +31,6 @@ from sublinear.profiling.tensors import (
     bytes_of,
     leaves,
     pull_on,
-    size_of,
     storages,
     tensors,
 )
@@ -48,7 +46,7 @@ Way = Callable[..., State]
 class Try:
     """Bytes of one way to run a block, and gradients: of parameters by identity, inputs by place.
 
-    ``made``: bytes of those of parameters, ``pulled``: of those of what leaves the block, which the
+    ``made``: bytes of each of parameters, ``pulled``: of those of what leaves the block, which the
     bench made; ``handed_on``: see `Watched.handed_on`.
     """
 
@@ -56,7 +54,7 @@ class Try:
     forward_peak: int
     backward_peak: int
     pulled: int
-    made: int
+    made: Made
     handed_on: int
     gradients: dict[int, torch.Tensor]
     arrivals: tuple[Arrival, ...]
@@ -64,7 +62,7 @@ class Try:
     def option(self, name: str, ahead: float, back: float) -> Option:
         """The way as an option that takes so many seconds."""
         saved = max(0, self.saved)
-        peak = self.backward_peak - self.saved - self.pulled - self.made
+        peak = self.backward_peak - self.saved - self.pulled - sum(self.made.values())
         return Option(name, saved, ahead, back, max(saved, self.forward_peak), peak)
 
 
@@ -91,7 +89,7 @@ class BlockRun:
 class Bench:
     """Runs the blocks of one model on ``device``, each ``repeats`` times for its seconds.
 
-    ``options``: how many entries of the menu are measured.
+    ``options``: whether selective ways are measured too.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class Bench:
         device: torch.device,
         clock: Clock,
         repeats: int,
-        options: int,
+        options: bool,
     ) -> None:
         self.blocks, self.model = blocks, blocks.model
         self.device, self.clock = device, clock
@@ -214,13 +212,9 @@ class Bench:
             options = self._options(i, run, state, full, (ahead, back))
             options, seconds = _ordered(options, bare_seconds)
             peak, rerun = self._rerun(run, state)
-        made = {}
-        for parameter in self.parameters:
-            if id(parameter) in full.gradients:
-                made[id(parameter)] = size_of(full.gradients[id(parameter)])
         size = bytes_of(leaving)
         block = Block(name, size, options, 0, peak, seconds, rerun=rerun)
-        return BlockRun(block, leaving, made, full.arrivals, listener.saves)
+        return BlockRun(block, leaving, full.made, full.arrivals, listener.saves)
 
     def _options(
         self,
@@ -230,42 +224,21 @@ class Bench:
         full: Try,
         seconds: tuple[float, float],
     ) -> tuple[Option, ...]:
-        """All options. Two that keep the same of the block's operators are measured once."""
-        plain = full.option(MENU[0][0], *seconds)
-        found = [plain]
-        seen: set[object] = set()
-        known: dict[frozenset[object], Option] = {}
-        for number in range(1, self.options):
-            label, kept = MENU[number]
-            if i + 1 == len(self.blocks):
-                # Its own run again would come right after it, beside what the loss needs.
-                option = plain
-            elif seen and kept & seen in known:
-                option = known[kept & seen]
-            else:
-                option = self._selective(i, number, run, state, full, plain, seen)
-                known[kept & seen] = option
-            found.append(replace(option, name=label))
-        return tuple(found)
+        """Each way to keep the block, as in `MENU`."""
+        plain = full.option(MENU[0], *seconds)
+        if not self.options:
+            return (plain,)
+        return plain, replace(self._selective(i, run, state, full, plain), name=MENU[1])
 
-    def _selective(
-        self,
-        i: int,
-        number: int,
-        run: Way,
-        state: State,
-        full: Try,
-        plain: Option,
-        seen: set[object],
-    ) -> Option:
-        """An option of the menu; saving all, where it does not work. Adds to the operators seen."""
-        contexts = partial(keep_only, number, seen)
+    def _selective(self, i: int, run: Way, state: State, full: Try, plain: Option) -> Option:
+        """The selective way; saving all, where it does not work."""
 
         def way(*state: object) -> State:
-            return checkpointed(drawing_alike(run), state, contexts)
+            return checkpointed(drawing_alike(run), state, keeping_layers)
 
-        if self.blocks.overwrites(i):
-            # `apply` refuses it.
+        last = i + 1 == len(self.blocks)
+        # The last one would run again right after it, beside what the loss needs.
+        if last or self.blocks.overwrites(i):
             return plain
         try:
             found = self.tried(way, state)
@@ -305,7 +278,8 @@ class Bench:
             return checkpointed(drawing_alike(watched), state)
 
         found = self.tried(way, state)
-        back = found.backward_peak + found.handed_on - found.made - found.pulled
+        made = sum(found.made.values())
+        back = found.backward_peak + found.handed_on - made - found.pulled
         return max(0, found.forward_peak), Rerun(max(0, again - found.pulled), back)
 
     def tried(self, way: Way, state: State, listener: _Listener | None = None) -> Try:
@@ -332,7 +306,7 @@ class Bench:
         for parameter in self.parameters:
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
-        made = sum(map(size_of, gradients.values()))
+        made = gradients_made(self.parameters)
         drop_gradients(self.parameters)
         handed_on, arrivals = watched.handed_on(leaving), watched.arrivals()
         gradients |= watched.arrived

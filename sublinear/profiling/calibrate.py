@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from sublinear.chain import Block, Chain, Option
-from sublinear.probe import Clock, probing
-from sublinear.profiling.steady import fastest
+from sublinear.probe import Clock, fastest, probing
 from sublinear.profiling.tensors import bytes_of
 from sublinear.profiling.training import Training, drop_gradients, parameters, restored
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,22 +35,9 @@ class Roofline:
         return f"{self.name} ({flops}, {bandwidth} assumed)"
 
 
-class RooflineClock(Clock):
-    """The seconds that a roofline gives to what has run inside `counting`."""
+class RooflineClock(Clock, TorchDispatchMode):
+    """The seconds that a roofline gives to what has run in its ``with`` block."""
 
-    def __init__(self, roofline: Roofline) -> None:
-        self._mode = _RooflineMode(roofline)
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        with self._mode:
-            yield
-
-    def now(self) -> float:
-        return self._mode.seconds
-
-
-class _RooflineMode(TorchDispatchMode):
     supports_higher_order_operators = True
     # Else torch's compiler leaves a model as it is inside.
     ignore_compile_internals = classmethod(lambda cls: True)
@@ -60,6 +45,9 @@ class _RooflineMode(TorchDispatchMode):
     def __init__(self, roofline: Roofline) -> None:
         super().__init__()
         self.roofline, self.seconds = roofline, 0.0
+
+    def now(self) -> float:
+        return self.seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

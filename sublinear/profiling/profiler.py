@@ -11,7 +11,6 @@ from torch import nn
 from labkit.comparing import measuring
 from labkit.device import check_current, survive
 from labkit.restore import preserve_rng
-from sublinear.apply import MENU
 from sublinear.blocks import Blocks
 from sublinear.chain import Chain
 from sublinear.probe import Clock
@@ -26,7 +25,6 @@ from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
 from sublinear.profiling.tensors import bytes_of, tensors
 from sublinear.profiling.training import (
     Inputs,
-    Keywords,
     Loss,
     Training,
     restored,
@@ -39,7 +37,6 @@ from sublinear.split import split
 def profile(
     model: nn.Module,
     inputs: Inputs,
-    kwargs: Keywords | None = None,
     *,
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
@@ -47,18 +44,14 @@ def profile(
     blocks: Blocks | None = None,
     options: bool = True,
     repeats: int = 3,
-    on_block: Callable[[], object] | None = None,
 ) -> Chain:
-    """The chain of ``model`` on ``inputs`` (a tensor or a tuple), everything put back as it was.
+    """The chain of ``model`` on ``inputs``, as `fit` takes them, everything put back as it was.
 
     Each block is run alone, ``repeats`` times, twice where these two agree, or more often on a busy
     machine, and its fastest times are scaled so that they sum to those of the fastest whole step,
-    if one fits into memory.
-    To compute again is never predicted to be faster. With a `Roofline` as ``device``
-    nothing is run: shapes come from meta tensors and seconds from the roofline. ``options``:
-    measure selective ways to keep a block too. ``on_block``: called after each block.
-    Blocks that do the same work on
-    the same shapes are run once. Torch's number of threads stays as it is. Raises ValueError, by
+    if one fits into memory. Blocks that do the same work on the same shapes are run once. With a
+    `Roofline` as ``device`` nothing is run: shapes come from meta tensors and seconds from the
+    roofline. ``options``: measure the selective way to keep a block too. Raises ValueError, by
     name, for blocks that do not compute the same twice, and Busy while something else is measured.
     """
     check_number("repeats", repeats)
@@ -66,31 +59,48 @@ def profile(
         raise TypeError(
             f"device={device!r}: a Roofline is accepted, or None to measure where the inputs are"
         )
-    task = training(inputs, kwargs, loss, optimizer)
-    _check_model(model)
-    first = next(tensors((task.args, task.kwargs)))
-    batch_size = first.shape[0] if first.dim() else 1
-    menu = len(MENU) if options else 1
-    if device is not None:
-        chain = _estimated(model, task, device, menu)
-    else:
-        # A model may move its inputs.
-        where = next(model.parameters(), first).device
-        check_current(where)
+    task = training(inputs, loss, optimizer)
+    check_trains(model)
+    if device is None:
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
-            chain = measured(model, task, blocks, where, repeats, menu, on_block)
-    return replace(chain, batch_size=batch_size)
+            return profiled(model, task, blocks, repeats, options)
+    return replace(_estimated(model, task, device, options), batch_size=_batch_size(task))
 
 
-def _estimated(model: nn.Module, task: Training, roofline: Roofline, menu: int) -> Chain:
+def profiled(
+    model: nn.Module,
+    task: Training,
+    blocks: Blocks,
+    repeats: int,
+    options: bool,
+    on_block: Callable[[], object] | None = None,
+) -> Chain:
+    """As `profile`, of a step; ``on_block`` is called after each block."""
+    # A model may move its inputs.
+    where = next(model.parameters(), _first(task)).device
+    check_current(where)
+    chain = measured(model, task, blocks, where, repeats, options, on_block)
+    return replace(chain, batch_size=_batch_size(task))
+
+
+def _first(task: Training) -> torch.Tensor:
+    return next(tensors((task.args, task.kwargs)))
+
+
+def _batch_size(task: Training) -> int:
+    first = _first(task)
+    return first.shape[0] if first.dim() else 1
+
+
+def _estimated(model: nn.Module, task: Training, roofline: Roofline, options: bool) -> Chain:
     state = state_bytes(task.optimizer)
     model, task = on_meta(model, task)
     blocks = split(model, task.args, task.kwargs)
     clock = RooflineClock(roofline)
-    with preserve_rng(), clock.counting():
+    with preserve_rng(), clock:
         meta = torch.device("meta")
-        chain = Bench(blocks, meta, clock, 1, menu).chain(task)
+        chain = Bench(blocks, meta, clock, 1, options).chain(task)
     chain = replace(chain, device=str(roofline), source="estimated")
     return _with_fixed(chain, model, state)
 
@@ -101,11 +111,11 @@ def measured(
     blocks: Blocks,
     where: torch.device,
     repeats: int,
-    menu: int,
+    options: bool,
     on_block: Callable[[], object] | None,
 ) -> Chain:
     with restored(model, task):
-        bench = Bench(blocks, where, Clock(), repeats, menu)
+        bench = Bench(blocks, where, Clock(), repeats, options)
         chain = bench.chain(task, on_block)
         state, beside = step_bytes(model, task, where)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
@@ -132,7 +142,7 @@ def check_number(name: str, value: object) -> None:
         raise ValueError(f"{name}={value!r}: a whole number from 1 is accepted")
 
 
-def _check_model(model: nn.Module) -> None:
+def check_trains(model: nn.Module) -> None:
     """Raise ValueError unless the model trains, and nothing steps while its blocks are tried."""
     for label, parameter in model.named_parameters():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,8 @@ from labkit.restore.undo import call_all
 # From whatever a model returns to a scalar.
 Loss = Callable[[Any], torch.Tensor]
 
-# A tensor, or a tuple of a model's arguments; and its keyword arguments.
-Inputs = torch.Tensor | tuple[object, ...]
-Keywords = dict[str, object]
+# A tensor, a tuple of a model's arguments, or its keyword arguments.
+Inputs = torch.Tensor | tuple[object, ...] | Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -27,21 +26,17 @@ class Training:
     """Inputs, a loss of the model's output, and an optimizer, if any."""
 
     args: tuple[object, ...]
-    kwargs: Keywords
+    kwargs: dict[str, object]
     loss: Loss
     optimizer: torch.optim.Optimizer | None = None
 
 
 def training(
     inputs: Inputs,
-    kwargs: Keywords | None = None,
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> Training:
-    """The parts of a step as readers give them; no loss means the mean of all outputs.
-
-    Raises TypeError for anything else.
-    """
+    """The parts of a step as readers give them; without a loss the mean of all outputs."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer={optimizer!r} is not a torch.optim.Optimizer, nor None")
     if loss is not None and not callable(loss):
@@ -49,13 +44,16 @@ def training(
             f"loss={loss!r} cannot be called: pass a function from the model's output to a scalar "
             "tensor"
         )
-    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    args: tuple[object, ...] = inputs if isinstance(inputs, tuple) else (inputs,)
+    kwargs: dict[str, object] = {}
+    if isinstance(inputs, Mapping):
+        args, kwargs = (), dict(inputs)
     if not any(map(torch.is_tensor, tree_leaves((args, kwargs)))):
         raise TypeError(
-            f"inputs={inputs!r}: a tensor, or a tuple of the model's arguments with a tensor, is "
-            "accepted"
+            f"inputs={inputs!r}: a tensor is accepted, or a tuple of the model's arguments, or a "
+            "dict of its keyword arguments, with a tensor in it"
         )
-    return Training(args, dict(kwargs or {}), loss or mean_of_outputs, optimizer)
+    return Training(args, kwargs, loss or mean_of_outputs, optimizer)
 
 
 def mean_of_outputs(output: object) -> torch.Tensor:

@@ -44,7 +44,6 @@ class OptimalTable(Table):
 
     ``inside[s, t, m]`` is C, finite from ``enough[s, t]`` slots on. ``held``, ``saved`` and
     ``mark`` are those of `Needs` in slots.
-    ``alike``: without skips a checkpoint holds the same wherever it began.
     """
 
     def __init__(
@@ -55,8 +54,6 @@ class OptimalTable(Table):
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self.held = self.size(needs.held)
         self.saved, self.mark = self.size(needs.saved), self.size(needs.mark).tolist()
-        above = np.triu_indices(n)
-        self.alike = bool((self.held == np.diagonal(self.held))[above].all())
         self.inside = np.full((n, n, width), np.inf, np.float32)
         # Work space.
         self.sums = np.empty((n, width), np.float32)
@@ -74,7 +71,7 @@ class OptimalTable(Table):
         column = self.inside[:, last]
         self._keep(last, last, behind)
         for first in range(last - 1, -1, -1):
-            ends = slice(first, first + 1 if self.alike else last)
+            ends = slice(first, last)
             rest, elapsed = column[first + 1 :], needs.elapsed[first + 1 :]
             self.follow(after[ends], self.held[first, ends], shifts[ends], rest, elapsed)
             self._checkpoint(first, last, behind, after[first:])

@@ -39,19 +39,13 @@ class Floors:
         self.needs = needs
 
     def behind(self, last: int) -> int:
-        """Bytes there when the plan for blocks ..last begins its forward, see `Needs`.
-
-        None at the start of a step.
-        """
+        """Bytes there when the plan for blocks ..last begins its forward; none for a whole step."""
         if last == self.needs.n - 1:
             return 0
         return int(self.needs.behind[last])
 
     def kept(self, first: int, last: int, opens: bool) -> list[tuple[int, int]]:
-        """(bytes that first..last need, option) if ``first`` is kept with that option.
-
-        ``opens``: a checkpoint begins with ``first``.
-        """
+        """(bytes that first..last need, option) if ``first`` is kept with that option."""
         needs, behind = self.needs, self.behind(last)
         if first == last < needs.n - 1:
             return [(needs.only_one[first] if opens else needs.last_one[first], 0)]
@@ -82,8 +76,8 @@ class Floors:
     ) -> tuple[Node, ...]:
         """The choices that fit into ``memory`` bytes, by ``table`` the fastest.
 
-        Without a table, blocks are kept as long as that fits. ``opens``: of a checkpoint that
-        begins with ``first``.
+        Without a table, blocks are kept as long as that fits. ``opens``: a checkpoint begins with
+        ``first``.
         """
         needs = self.needs
         nodes: list[Node] = []
@@ -114,7 +108,7 @@ class Floors:
     ) -> list[tuple[float, int]]:
         """(seconds of first..last, option) for each option of ``first`` that fits.
 
-        Without a table, only the block's own seconds count.
+        Without a table those of the block alone.
         """
         needs = self.needs
         seconds = needs.seconds[first]
@@ -185,25 +179,20 @@ class Table(ABC):
         """Bring up to date ``after[k, m]``: seconds of what follows a checkpoint that ends with k.
 
         The checkpoint holds ``held[k]`` slots, so that is ``rest[k]`` of that many slots less,
-        plus ``plus[k]``. ``shifts``: what each row has now. ``after`` and ``rest`` may be several,
-        one by one.
+        plus ``plus[k]``. ``shifts``: what each row has now.
         """
+        width = after.shape[1]
         for end in np.flatnonzero(held != shifts).tolist():
-            width = after.shape[-1]
             shifts[end] = shift = min(int(held[end]), width)
-            after[..., end, :shift] = np.inf
+            after[end, :shift] = np.inf
             # As a plain number it does not widen single precision.
-            plain = float(plus[end])
-            np.add(rest[..., end, : width - shift], plain, out=after[..., end, shift:])
+            np.add(rest[end, : width - shift], float(plus[end]), out=after[end, shift:])
 
     @abstractmethod
     def guess(
         self, first: int | np.ndarray, last: int | np.ndarray, memory: int | np.ndarray
     ) -> np.ndarray:
-        """Seconds of blocks first..last in so many bytes.
-
-        Where slots say never, those in the fewest slots that will do.
-        """
+        """Seconds of first..last in so many bytes, or in the fewest slots that will do."""
 
     def plan(self, memory: int) -> Plan:
         """A fast plan whose peak is at most ``memory`` bytes, or the lowest that is known to fit.
@@ -228,12 +217,9 @@ def _plan(
 
 
 def choose(kept: list[tuple[float, int]], dropped: np.ndarray) -> tuple[int, int | None]:
-    """The quickest choice: the option of a kept block, or the end of a checkpoint.
+    """The quickest choice: the option of a kept block and None, or 0 and the end of a checkpoint.
 
-    The end is None where the block is kept.
-
-    ``kept``: (seconds, option) of the options that fit; ``dropped``: seconds for each end of a
-    checkpoint. Of equal ends the middle one is chosen.
+    ``kept``: (seconds, option); ``dropped``: seconds for each end. Of equal ends the middle one.
     """
     seconds, option = min(kept, default=(np.inf, 0))
     least = dropped.min(initial=np.inf)

@@ -26,7 +26,7 @@ from torch._functorch import config
 import sublinear
 from labkit import MemoryMeter
 from labkit.text import format_bytes
-from sublinear.allocations import peak_of_compiled
+from sublinear.probe import peak_of_compiled
 
 STEPS = 21
 BUDGETS = (0.5, 0.3)

@@ -162,7 +162,11 @@ def test_a_plan_for_other_blocks_is_refused_at_the_first_forward() -> None:
     ("plan", "error", "words"),
     [
         (Plan(kept(0, 3), ""), ValueError, "plan is for 3 blocks, the model has 4"),
-        (Plan((*kept(0, 3), Keep(3, 7)), ""), ValueError, "options go from 0 to 2"),
+        (
+            Plan((*kept(0, 3), Keep(3, 7)), ""),
+            ValueError,
+            "options go from 0 to 1: save all",
+        ),
         ("[0 1 2 3]", TypeError, "not a Plan"),
     ],
 )

@@ -12,8 +12,8 @@ from torch import nn
 import sublinear
 from labkit.compiler import trouble_with_compiling
 from labkit.memory import StorageTracker
-from sublinear.allocations import most_allocated, peak_of_compiled
 from sublinear.capture import compiled as module
+from sublinear.probe import most_allocated, peak_of_compiled
 from sublinear.profiling import training
 from sublinear.proof import prove
 

@@ -350,7 +350,12 @@ def test_another_batch_size_scales_activations_and_seconds_only():
         (lambda: Plan((), "m"), ValueError, r"Plan: no nodes"),
         (lambda: Plan((Checkpoint(()),), "m"), ValueError, r"Checkpoint: no nodes"),
         (lambda: Plan((Keep(0), 1), "m"), TypeError, r"1 is a int"),
-        (lambda: Keep(-1), ValueError, r"Keep\(block=-1\)"),
+        (lambda: Plan((Keep(-1),), "m"), ValueError, r"block -1 stands where block 0 should"),
+        (
+            lambda: simulate(chain_of(1), Plan((Keep(0, -1),), "m")),
+            ValueError,
+            r"option -1 of block 0 \('b0'\), which has 0 'all'",
+        ),
         (lambda: Plan((Keep(0), Keep(2)), "m"), ValueError, r"block 2 stands where block 1 should"),
         (
             lambda: Plan((Keep(0), Checkpoint((Keep(0),))), "m"),

@@ -1,7 +1,6 @@
 """Chains of real models: their bytes against the exact tracker, and nothing left behind."""
 
 import copy
-import dataclasses
 import itertools
 import random
 
@@ -13,11 +12,12 @@ from torch import nn
 from course import models
 from labkit.memory import StorageTracker
 from labkit.restore.generators import rng_state
+from sublinear import probe
 from sublinear.apply import MENU, apply, checkpointed
 from sublinear.chain import Block, Option, Rerun
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
-from sublinear.profiling import Roofline, bench, calibrate, profile, steady
+from sublinear.profiling import Roofline, bench, calibrate, profile
 from sublinear.profiling.around import Surroundings
 from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
 from sublinear.profiling.calibrate import time_step
@@ -80,7 +80,7 @@ def test_what_a_chain_says() -> None:
     assert (
         first.options[0].saved_bytes == 640
     )  # the linear layer keeps nothing but its input, the ReLU its output
-    assert [option.name for option in first.options] == [name for name, _ in MENU]
+    assert [option.name for option in first.options] == list(MENU)
     assert all(block.forward > 0 and block.options[0].backward > 0 for block in chain.blocks)
 
 
@@ -238,39 +238,6 @@ def test_selective_options_that_lose_what_they_keep_are_not_offered() -> None:
     assert good[1].saved_bytes < good[0].saved_bytes
 
 
-class Scores(nn.Module):
-    """Attention by hand, of which the last option of the menu keeps more than the one before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(16, 48)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        query, key, value = self.qkv(x).tanh().chunk(3, -1)
-        return (query @ key.transpose(1, 2)).softmax(-1) @ value
-
-
-def test_options_that_keep_the_same_operators_are_measured_once(monkeypatch) -> None:
-    measured: list[tuple[int, str]] = []
-    selective = Bench._selective
-
-    def counted(self, i, number, *rest):
-        measured.append((i, MENU[number][0]))
-        return selective(self, i, number, *rest)
-
-    monkeypatch.setattr(Bench, "_selective", counted)
-    layers = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), Scores(), nn.Linear(16, 2))
-    blocks = profile(layers, torch.randn(8, 64, 16), repeats=1).blocks
-    _, layer, product = (name for name, _ in MENU)
-    assert len(blocks) == 3
-    # Of the last block none.
-    assert measured == [(0, layer), (1, layer), (1, product)]
-    whole, one, two = blocks[0].options
-    assert [option.name for option in blocks[0].options] == [name for name, _ in MENU]
-    assert dataclasses.replace(two, name=layer) == one != whole
-    assert blocks[1].options[1].saved_bytes < blocks[1].options[2].saved_bytes
-
-
 def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_bench() -> None:
     option = Option("all", 10, 1.0, 2.0, 10, 5)
     block = Block("b", 10, (option,), 0, 10, 1.0, rerun=Rerun(28 - 10, 30 - 10))
@@ -301,7 +268,7 @@ def test_the_backward_of_a_run_again_does_not_count_what_its_forward_needed() ->
 
 
 def test_a_run_again_hands_gradients_on_without_a_copy() -> None:
-    tried = Bench(split(models.mlp([4, 4, 4])), torch.device("cpu"), Clock(), 1, 1)
+    tried = Bench(split(models.mlp([4, 4, 4])), torch.device("cpu"), Clock(), 1, False)
     x = torch.randn(1000, requires_grad=True)
     # The gradient of a sum is one number, seen a thousand times; a leaf would write them out.
     _, rerun = tried._rerun(lambda x: (x.sum(),), (x,))
@@ -333,10 +300,10 @@ class Disturbed(Clock):
 @pytest.mark.parametrize("seed", range(5))
 def test_computing_again_is_never_predicted_to_be_faster(seed: int) -> None:
     model, x = models.convnet(4), images(2, 16)
-    task = training(x, None, None, None)
+    task = training(x)
     for repeats in (1, 3):
         clock = Disturbed(seed)
-        chain = Bench(split(model), torch.device("cpu"), clock, repeats, len(MENU)).chain(task)
+        chain = Bench(split(model), torch.device("cpu"), clock, repeats, True).chain(task)
         plain = simulate(chain, Plan(kept(0, len(chain)), "none")).seconds
         for plan in plans(len(chain)):
             assert simulate(chain, plan).seconds >= plain * (1 - 1e-9), plan.method
@@ -346,8 +313,8 @@ def test_a_disturbed_time_is_taken_again() -> None:
     blocks = {}
     for repeats in (1, 3):
         clock = Disturbed(0)
-        tried = Bench(split(models.mlp([4, 5, 6, 2])), torch.device("cpu"), clock, repeats, 1)
-        chain = tried.chain(training(torch.randn(3, 4), None, None, None))
+        tried = Bench(split(models.mlp([4, 5, 6, 2])), torch.device("cpu"), clock, repeats, False)
+        chain = tried.chain(training(torch.randn(3, 4)))
         options = [block.options[0] for block in chain.blocks]
         blocks[repeats] = [option.forward + option.backward for option in options]
     assert max(blocks[3]) < 0.01 < max(blocks[1])
@@ -355,15 +322,15 @@ def test_a_disturbed_time_is_taken_again() -> None:
 
 def test_times_agree_or_are_taken_again_within_a_bound() -> None:
     taken = iter([(9.0, 1.0), (2.0, 1.0), (5.0, 1.0), (2.1, 1.0), (0.1, 1.0)])
-    assert steady.fastest(lambda: next(taken), 2) == (2.0, 1.0)
+    assert probe.fastest(lambda: next(taken), 2) == (2.0, 1.0)
     assert next(taken) == (0.1, 1.0)
     count = itertools.count(1)
     # They never agree.
-    assert steady.fastest(lambda: (0.5 ** next(count),), 3) == (0.5 ** (3 * steady.MORE),)
-    assert steady.fastest(lambda: (next(count),), 1) == (3 * steady.MORE + 1,)
+    assert probe.fastest(lambda: (0.5 ** next(count),), 3) == (0.5 ** (3 * probe.MORE),)
+    assert probe.fastest(lambda: (next(count),), 1) == (3 * probe.MORE + 1,)
     # What is small beside the rest need not agree.
     small = iter([(10.0, 0.1), (10.0, 0.5)])
-    assert steady.fastest(lambda: next(small), 2) == (10.0, 0.1)
+    assert probe.fastest(lambda: next(small), 2) == (10.0, 0.1)
 
 
 def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
@@ -375,8 +342,8 @@ def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
 
     model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
     monkeypatch.setattr(bench, "checkpointed", slow)
-    task = training(x, None, None, None)
-    chain = Bench(split(model), torch.device("cpu"), clock, 2, 1).chain(task)
+    task = training(x)
+    chain = Bench(split(model), torch.device("cpu"), clock, 2, False).chain(task)
     assert clock.seconds >= 5 * 2 * len(chain)
     assert [block.forward for block in chain.blocks] == [0, 0]
 
@@ -391,7 +358,7 @@ def test_a_step_is_timed_at_least_twice(monkeypatch) -> None:
             ran.put(1)
             return super().forward(x)
 
-    model, task = Counts(4, 2), training(torch.randn(3, 4), None, None, None)
+    model, task = Counts(4, 2), training(torch.randn(3, 4))
     for repeats, calls in ((1, 2), (3, 3)):
         before = ran.qsize()
         assert time_step(model, task, repeats) == (0, 0, 0)

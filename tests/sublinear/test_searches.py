@@ -94,14 +94,6 @@ def test_single_level_equals_brute_force(chain):
     )
 
 
-@given(chains(max_blocks=5))
-@settings(thorough, max_examples=100)
-def test_optimal_equals_brute_force(chain):
-    every = brute_force(chain, menu=False)
-    found = optimal.OptimalTable(chain, most(chain), menu=False)
-    assert_exact(chain, every, optimal.lowest_peak(chain, menu=False), found)
-
-
 @given(chains(max_blocks=4, menu=2))
 @thorough
 def test_menu_equals_brute_force(chain):

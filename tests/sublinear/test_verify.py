@@ -1,7 +1,5 @@
 """Three steps of the planned and the plain model, bit by bit, for all kinds of models and plans."""
 
-import re
-
 import pytest
 import torch
 import torchvision
@@ -61,28 +59,20 @@ def test_gru_over_64_steps() -> None:
     model, x = Recurrent(), torch.randn(2, 64, 6)
     blocks = split(model, x)
     for plan in plans(len(blocks)):
-        if not any(f"/{option}" in str(plan) for option in (1, 2)):
+        if "/1" not in str(plan):
             assert (report := verify(model, plan, x, blocks=blocks)).passed, report
     with pytest.raises(ValueError, match=r"layers\.0 holds a recurrent layer, which overwrites"):
         apply(model, Plan(kept(0, len(blocks), 1), ""), x)
 
 
-def test_with_adam_a_loss_and_keywords() -> None:
+def test_with_a_loss_and_keywords() -> None:
     model, x, mask = Encoder(), tokens(), torch.rand(3, 8, 1)
     plan = next(plan for plan in plans(20) if plan.method == "halved")
 
     def loss(output: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(output.flatten(0, 1), tokens().flatten())
 
-    report = verify(
-        model,
-        plan,
-        x,
-        {"mask": mask},
-        loss=loss,
-        optimizer=torch.optim.AdamW,
-        blocks=split(model, x, {"mask": mask}),
-    )
+    report = verify(model, plan, {"tokens": x, "mask": mask}, loss=loss)
     assert report.passed, report
     assert "the same bit by bit over 3 steps" in str(report)
 
@@ -116,11 +106,3 @@ def test_forwards_are_counted_against_the_prediction() -> None:
     plan = Plan((Checkpoint((Checkpoint(kept(0, 2)), *kept(2, 4))), *kept(4, 6)), "")
     report = verify(model, plan, torch.randn(2, 4))
     assert report.passed and report.counted == report.expected == (3, 3, 2, 2, 1, 1)
-
-
-@pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
-def test_a_number_of_steps_that_is_none(steps: object) -> None:
-    model = models.mlp([4, 4])
-    plan = Plan(kept(0, 1), "")
-    with pytest.raises(ValueError, match=re.escape(f"steps={steps!r}: a whole number from 1")):
-        verify(model, plan, torch.ones(2, 4), steps=steps)
