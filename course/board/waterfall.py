@@ -266,7 +266,23 @@ class Waterfall:
         won = self._times(self.fastest.seconds if self.fastest else math.nan)
         before = won if math.isnan(self.earlier) else self._times(self.earlier)
         best = self.best.seconds() / self.best.best()[0] if self.best else math.nan
-        return Stars(won, before, best, slow / last.after)
+        return Stars(won, before, best, slow / last.after, self._why_no_star(won))
+
+    def _why_no_star(self, gain: float) -> str:
+        """Why no run has won one, and what to do; empty where one has, and before any."""
+        run = self.fastest
+        if run is None or gain >= 2:
+            return ""
+        if math.isinf(run.seconds):
+            return f"your script has not reached {TASK.target:.0%}: try other switches, then run it"
+        quiet = "when nothing else runs"
+        if not self.timed:
+            how = "timed beside other programs" if self.disturbed else "not timed yet"
+            return f"the slow script was {how}: run yours again {quiet}, which times both anew"
+        times = f"{format_factor(gain)} times as fast as" if gain > 1 else "no faster than"
+        beside = ", beside other programs," * run.disturbed
+        what = f"run it again {quiet}" if run.disturbed else "keep what is faster, and run it again"
+        return f"your best run{beside} is {times} the slow script: {what}"
 
     def _times(self, seconds: float) -> float:
         """How many times as fast as the slow script; 1 where that is not known, or it is slower."""

@@ -1419,6 +1419,31 @@ def test_stars_are_for_what_the_script_took(
     assert (other.waterfall.stars.won, other.waterfall.stars.new) == (3, 0)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "rate", "disturbed", "why"),
+    [
+        (30.0, 200.0, False, ""),
+        (30.0, 200.0, True, "slow script was timed beside other programs: run yours again when"),
+        (30.0, math.nan, False, "the slow script was not timed yet: run yours again when nothing"),
+        (math.inf, 200.0, False, "your script has not reached 10%: try other switches"),
+        (80.0, 200.0, False, "your best run is 1.25 times as fast as the slow script: keep what"),
+        (120.0, 200.0, False, "your best run is no faster than the slow script: keep what is"),
+    ],
+)
+def test_a_run_without_a_star_says_why(
+    seconds: float, rate: float, disturbed: bool, why: str
+) -> None:
+    run = store.Run(("as_tensor",), seconds)
+    kept = Choices(rate, {"as_tensor": Choice(figure("as_tensor"), kept=True)}, disturbed, (run,))
+    found = waterfall(kept, None, images=20_000)
+    assert (found.stars.won == 0) == bool(why) == ("no star yet, as" in html(found))
+    assert why in html(found) and "once yours has run" not in html(found)
+    if seconds == 80:
+        beside = waterfall(replace(kept, runs=(replace(run, disturbed=True),)), None, 20_000)
+        assert "your best run, beside other programs, is 1.25 times" in str(beside)
+        assert "run it again when nothing else runs" in str(beside)
+
+
 def test_estimates_follow_the_latest_run(path: Path, figures: list[Any], runs: list[Any]) -> None:
     """Else what ran in 40 s is estimated at 50 again as soon as another switch is measured."""
     found = measured("data_loading")
