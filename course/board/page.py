@@ -23,6 +23,7 @@ from course.board.waterfall import (
     Waterfall,
     decided_in_words,
     duration,
+    is_rough,
     peak_in_words,
 )
 from course.switches import SWITCHES, label, labelled
@@ -195,19 +196,19 @@ def _row_of(found: Waterfall, step: Step, figure: Figure) -> Row:
 
 
 def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
-    after = step.measured
-    if not figure.counts and step.before > 0:
+    after, note = step.measured, in_short(figure)
+    if not figure.counts and after > step.before * UNSURE:
         # A bar that is not sure sets no scale.
-        after = step.before * min(max(after / step.before, 1 / UNSURE), UNSURE)
+        after, note = step.before * UNSURE, f"{note}, longer than drawn"
     lost = figure.prevents
     return Row(
         label=label(figure.switch),
-        note=in_short(figure),
+        note=note,
         text=found.time(step.after),
         before=step.before,
         after=2 * step.before if lost else after if math.isfinite(after) else step.before,
         tone=figure.direction if step.undecided and figure.counts else "candidate",
-        hatched=lost or figure.early or figure.verdict == "unclear",
+        hatched=not figure.counts or is_rough(figure),
         thin=step.peak,
         thin_was=figure.peak,
         thin_text=f"peak {peak_in_words(step)}" if math.isfinite(step.peak) else "",

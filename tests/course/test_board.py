@@ -599,6 +599,29 @@ def test_an_unclear_gain_is_hatched_and_not_counted() -> None:
     assert hatched(page) == ["unclear"]
 
 
+def busy() -> Choices:
+    """What was kept on a busy machine: nothing is clear, and one was raced alone."""
+    unclear = {"verdict": "unclear", "interval": (0.6, 2.6), "disturbed": True}
+    figures = [
+        figure("vectorization", 1.5, **unclear),
+        figure("debug_tools", 1.25, **unclear),
+        figure("normalization", 5.0, mode="race", **unclear),
+        # Small, and beside other programs.
+        figure("decode_once", 1.2, disturbed=True),
+    ]
+    choices = Choices(rate=200.0)
+    for each in figures:
+        choices = choices.with_choice(Choice(each, kept=True))
+    return choices
+
+
+def test_bars_agree_with_their_figures_and_what_is_not_counted_is_hatched_to_its_end() -> None:
+    shown = rows(waterfall(busy(), None, images=20_000))
+    assert [row.before / row.after for row in shown] == pytest.approx([1.5, 1.25, 5.0, 1.2])
+    assert all(row.hatched for row in shown)
+    assert "floor" not in [kind for _, kind in bars(html(waterfall(busy(), None, images=20_000)))]
+
+
 def test_a_gain_in_all_pairs_counts_as_about_so_much() -> None:
     """What was kept for it would else move nothing."""
     sure = few(2.0, pairs=6, agree="faster", interval=(0.098, 26.78))
@@ -2701,6 +2724,7 @@ def test_what_is_not_counted_sets_no_scale() -> None:
     found = waterfall(Choices(), wide, images=20_000)
     (row,) = rows(found)
     assert row.after == pytest.approx(1.5 * row.before) and row.tone == "candidate"
+    assert row.note == "0.10x unclear, not counted, longer than drawn"
 
 
 def test_a_small_difference_that_is_not_clear_is_not_counted() -> None:
