@@ -155,14 +155,11 @@ def _switches(found: Waterfall) -> Markup:
 
 def goals(found: Waterfall) -> list[Goal]:
     """The slow script, today's reader, and the best that was recorded."""
-    today = [step for step in found.steps if not step.undecided][-1]
     slow = found.steps[0].after
     listed = [Goal(SLOW, slow, found.time(slow), "baseline")]
     if len(found.steps) > 1:
-        value, text = today.after, found.time(today.after)
-        if found.ran and found.timed:
-            value, text = found.ran.seconds, found.time(found.ran.seconds)
-        listed.append(Goal(TODAY, value, text, "candidate"))
+        words = found.today_in_words(), "candidate", found.provisional.words
+        listed.append(Goal(TODAY, found.today, *words, hatched=found.unsure))
     if found.best:
         seconds, _ = found.best.best()
         value = seconds if found.timed else seconds / found.best.seconds()

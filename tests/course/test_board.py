@@ -596,7 +596,8 @@ def test_an_unclear_gain_is_hatched_and_not_counted() -> None:
     text, page = str(found), html(found)
     assert "100 s → 50 s" in text and "Together: 2.00x." in text
     assert "Without a clear factor: data_loading: 1.50x unclear, not counted" in text
-    assert hatched(page) == ["unclear"]
+    # What the reader has today, and the bar of the switch.
+    assert hatched(page) == ["candidate", "unclear"]
 
 
 def busy() -> Choices:
@@ -613,6 +614,46 @@ def busy() -> Choices:
     for each in figures:
         choices = choices.with_choice(Choice(each, kept=True))
     return choices
+
+
+def test_what_is_not_clear_makes_a_rough_total_that_nothing_follows() -> None:
+    found = waterfall(busy(), None, images=20_000)
+    rough = "rough: 4 of 4 kept switches are not clear yet; without batch norm: a short race makes"
+    # 1.5 times 1.25 times 1.2: what was raced is not in it.
+    assert found.today == pytest.approx(100 / 2.25) and found.today_in_words() == "about 44 s"
+    for shown in (str(found), html(found)):
+        assert rough in shown and "about 44 s" in shown and "by what is clear so far" in shown
+    long, tone = bars(html(found))[1]
+    assert (float(long), tone) == (pytest.approx(624 / 2.25, abs=0.1), "band k-candidate")
+    assert hatched(html(found)) == ["candidate", *4 * ["unclear"]]
+    # Sure figures stay, and no star is won.
+    assert {step.after for step in found.steps} == {
+        100.0
+    } and found.of_your_script() == "about 100 s"
+    assert found.stars.won == 0 and found.stars.estimate == 1 and "☆☆☆" in html(found)
+    untimed = waterfall(replace(busy(), disturbed=True), None, images=20_000)
+    assert untimed.today_in_words() == "about 2.2×" and rough in html(untimed)
+    # A clear one is counted as ever, and what is not decided yet is not in it.
+    latest = figure("channels_last", 4.0, verdict="unclear", interval=(0.5, 9.0))
+    both = busy().with_choice(Choice(figure("as_tensor"), kept=True))
+    found = waterfall(both, latest, images=20_000)
+    assert found.today == pytest.approx(50 / 2.25) and "rough: 4 of 5 kept" in html(found)
+
+
+def test_a_run_or_a_missed_target_leaves_nothing_rough() -> None:
+    ran = busy().with_run(store.Run(busy().switches, 40.0))
+    found = waterfall(ran, None, images=20_000)
+    assert (found.today_in_words(), found.provisional.words) == ("40 s", "")
+    # What was kept since then is rough on top of it.
+    later = figure("as_tensor", 2.0, verdict="unclear", interval=(0.5, 9.0))
+    found = waterfall(ran.with_choice(Choice(later, kept=True)), None, images=20_000)
+    assert found.today == 20.0 and found.provisional.words.startswith(
+        "rough: 1 of 5 kept switches is"
+    )
+    missed = replace(busy().with_run(store.Run(busy().switches, math.inf)), disturbed=True)
+    never = busy().with_choice(Choice(figure("optimizers", 0.0), kept=True))
+    for each in (missed, never):
+        assert waterfall(each, None, images=20_000).provisional.words == ""
 
 
 def test_bars_agree_with_their_figures_and_what_is_not_counted_is_hatched_to_its_end() -> None:
