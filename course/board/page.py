@@ -23,6 +23,7 @@ from course.board.waterfall import (
     Waterfall,
     decided_in_words,
     duration,
+    is_rough,
     peak_in_words,
 )
 from course.switches import SWITCHES, label, labelled
@@ -154,14 +155,11 @@ def _switches(found: Waterfall) -> Markup:
 
 def goals(found: Waterfall) -> list[Goal]:
     """The slow script, today's reader, and the best that was recorded."""
-    today = [step for step in found.steps if not step.undecided][-1]
     slow = found.steps[0].after
     listed = [Goal(SLOW, slow, found.time(slow), "baseline")]
     if len(found.steps) > 1:
-        value, text = today.after, found.time(today.after)
-        if found.ran and found.timed:
-            value, text = found.ran.seconds, found.time(found.ran.seconds)
-        listed.append(Goal(TODAY, value, text, "candidate"))
+        words = found.today_in_words(), "candidate", found.provisional.words
+        listed.append(Goal(TODAY, found.today, *words, hatched=found.unsure))
     if found.best:
         seconds, _ = found.best.best()
         value = seconds if found.timed else seconds / found.best.seconds()
@@ -195,19 +193,19 @@ def _row_of(found: Waterfall, step: Step, figure: Figure) -> Row:
 
 
 def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
-    after = step.measured
-    if not figure.counts and step.before > 0:
+    after, note = step.measured, in_short(figure)
+    if not figure.counts and after > step.before * UNSURE:
         # A bar that is not sure sets no scale.
-        after = step.before * min(max(after / step.before, 1 / UNSURE), UNSURE)
+        after, note = step.before * UNSURE, f"{note}, longer than drawn"
     lost = figure.prevents
     return Row(
         label=label(figure.switch),
-        note=in_short(figure),
+        note=note,
         text=found.time(step.after),
         before=step.before,
         after=2 * step.before if lost else after if math.isfinite(after) else step.before,
         tone=figure.direction if step.undecided and figure.counts else "candidate",
-        hatched=lost or figure.early or figure.verdict == "unclear",
+        hatched=not figure.counts or is_rough(figure),
         thin=step.peak,
         thin_was=figure.peak,
         thin_text=f"peak {peak_in_words(step)}" if math.isfinite(step.peak) else "",

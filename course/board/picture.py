@@ -25,13 +25,17 @@ APART = 7.0
 
 @dataclass(frozen=True)
 class Goal:
-    """A ghost bar: how long something takes as a whole; ``note`` stands in a line below."""
+    """A ghost bar: how long something takes as a whole; ``note`` stands in a line below.
+
+    It is ``hatched`` to its end where that is not sure.
+    """
 
     label: str
     value: float
     text: str
     tone: str
     note: str = ""
+    hatched: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,10 @@ def _goal(goal: Goal, most: float) -> Markup:
     """Name, bar and time in one line."""
     bar = [svg.rect(0, 0, WIDE, HIGH, "field")]
     if most and math.isfinite(goal.value):
-        bar.append(svg.rect(0, 0, WIDE * goal.value / most, HIGH, f"band {goal.tone}"))
+        long = WIDE * goal.value / most
+        bar.append(svg.rect(0, 0, long, HIGH, f"band {goal.tone}"))
+        if goal.hatched:
+            bar += _hatching(0, long, goal.tone)
     time = show.element("span", goal.text, kind="time")
     parts = [show.element("b", goal.label), _bar(bar), time]
     if goal.note:

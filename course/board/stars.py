@@ -17,13 +17,14 @@ class Stars:
     """``gain`` is times as fast as the slow script in the reader's best run, 1 before any.
 
     ``before`` is that before the latest run, ``best`` the best recorded, nan where nothing is.
-    ``estimate`` is what the figures of what is kept make together.
+    ``estimate`` is what the figures of what is kept make together; ``why`` says why runs won none.
     """
 
     gain: float
     before: float
     best: float
     estimate: float = 1.0
+    why: str = ""
 
     @property
     def won(self) -> int:
@@ -47,6 +48,8 @@ class Stars:
         texts = [f"your best run: {format_factor(self.gain)} times as fast as the slow script"]
         if self.gain == 1:
             texts = ["a star for each doubling of the slow script's speed, once yours has run"]
+        if self.why:
+            texts = [f"no star yet, as {self.why}"]
         if self.estimate == 0:
             texts.append("with what you kept the target was not reached")
         elif doublings(self.estimate) > self.won:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
 from course.board.outlook import Likely
+from course.board.provisional import Provisional, provisional
 from course.board.recorded import Machine, images_to_target
 from course.board.stars import Stars
 from course.board.store import Choice, Choices, Figure, Run
@@ -139,6 +140,8 @@ class Waterfall:
             rows.append(
                 [step.name, self.time(step.after), measured, peak_in_words(step), _question(step)]
             )
+        if self.provisional.words:
+            rows.append([TODAY, self.today_in_words(), self.provisional.words, "", ""])
         if self.best:
             rows.append([BEST, *self.best_in_words(self.best), "", ""])
         parts = [f"{self.headline()} {self.caption()}", self.caution(), str(self.stars)]
@@ -171,6 +174,7 @@ class Waterfall:
     def caption(self) -> str:
         """What the headline is of, and how many switches were tried."""
         what = f"until {TASK.target:.0%} of unseen images are right"
+        clear = ", by what is clear so far" * self.unsure
         if self.by_memory:
             time = f", and {self.time(self.steps[-1].after)} {what}" if self.timed else ""
             what = f"at the peak of a step{time}"
@@ -185,9 +189,9 @@ class Waterfall:
             whose = "yours" if self.best and not self.tried else "the slow script"
             what += f"{where}{whose} is not timed {'here ' * bool(self.tried)}yet"
         elif not self.timed:
-            what = "as fast as the slow script"
+            what = f"as fast as the slow script{clear}"
         else:
-            what += ", estimated"
+            what += f", estimated{clear}"
         kept = "if you keep it; " if self.latest and self.latest.counts else ""
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
 
@@ -226,9 +230,43 @@ class Waterfall:
     @property
     def counted(self) -> list[Figure]:
         """The figures that the estimate rests on, since the script ran last."""
+        return [step.figure for step in self._since if step.figure and step.figure.counts]
+
+    @property
+    def _since(self) -> tuple[Step, ...]:
+        """The steps since the script ran last; all of them before that."""
         names = [step.name for step in self.steps]
-        since = self.steps[names.index(RAN) :] if RAN in names else self.steps
-        return [step.figure for step in since if step.figure and step.figure.counts]
+        return self.steps[names.index(RAN) :] if RAN in names else self.steps
+
+    @property
+    def provisional(self) -> Provisional:
+        """What is open of what is kept; nothing where a run or a missed target tells it all."""
+        kept = [step for step in self.steps if step.figure and not step.undecided]
+        since = [step.figure for step in kept if step in self._since and step.figure]
+        last = math.inf if self.ran and self.timed else (kept or self.steps)[-1].after
+        missed = self.ran is not None and math.isinf(self.ran.seconds)
+        return provisional([] if missed or math.isinf(last) else since, len(kept))
+
+    @property
+    def unsure(self) -> bool:
+        """Whether what is not clear would change what the reader has today."""
+        return self.provisional.gain != 1
+
+    @property
+    def today(self) -> float:
+        """What the script takes with all that is kept: as it ran, as estimated, or roughly."""
+        if self.ran and self.timed:
+            return self.ran.seconds
+        kept = [step for step in self.steps if not step.undecided]
+        return kept[-1].after / self.provisional.gain
+
+    def today_in_words(self) -> str:
+        """That, with as many digits as it has."""
+        if not self.unsure:
+            return self.time(self.today)
+        if self.timed:
+            return f"about {rough(self.today)}"
+        return f"about {float(f'{1 / self.today:.2g}'):g}×"
 
     @property
     def is_rough(self) -> bool:
@@ -266,7 +304,23 @@ class Waterfall:
         won = self._times(self.fastest.seconds if self.fastest else math.nan)
         before = won if math.isnan(self.earlier) else self._times(self.earlier)
         best = self.best.seconds() / self.best.best()[0] if self.best else math.nan
-        return Stars(won, before, best, slow / last.after)
+        return Stars(won, before, best, slow / last.after, self._why_no_star(won))
+
+    def _why_no_star(self, gain: float) -> str:
+        """Why no run has won one, and what to do; empty where one has, and before any."""
+        run = self.fastest
+        if run is None or gain >= 2:
+            return ""
+        if math.isinf(run.seconds):
+            return f"your script has not reached {TASK.target:.0%}: try other switches, then run it"
+        quiet = "when nothing else runs"
+        if not self.timed:
+            how = "timed beside other programs" if self.disturbed else "not timed yet"
+            return f"the slow script was {how}: run yours again {quiet}, which times both anew"
+        times = f"{format_factor(gain)} times as fast as" if gain > 1 else "no faster than"
+        beside = ", beside other programs," * run.disturbed
+        what = f"run it again {quiet}" if run.disturbed else "keep what is faster, and run it again"
+        return f"your best run{beside} is {times} the slow script: {what}"
 
     def _times(self, seconds: float) -> float:
         """How many times as fast as the slow script; 1 where that is not known, or it is slower."""

@@ -98,3 +98,25 @@ def test_run_all_again_leaves_one_board_that_works(lab_page: NotebookPage) -> No
     last = lab_page.page.get_by_text("another cell began").or_(button(lab_page, "Keep it"))
     last.first.wait_for(timeout=60_000)
     assert "42" in lab_page.page.locator(".jp-Notebook .jp-CodeCell").nth(1).inner_text()
+
+
+ROUGH = """
+from IPython.display import HTML
+from course.board.page import html
+from course.board.store import Choice, Choices, Figure
+from course.board.waterfall import waterfall
+
+odd = Figure("as_tensor", "time", (), 2.0, (0.5, 8.0), "unclear", 200.0)
+HTML(html(waterfall(Choices(200.0, {"as_tensor": Choice(odd, True)}), None, 200_000)))
+"""
+
+
+def test_bars_of_one_scale_are_as_wide_whatever_stands_beside_them(lab_page: NotebookPage) -> None:
+    lab_page.open([ROUGH])
+    assert lab_page.run_all() == []
+    for width in (1400, 390):
+        lab_page.page.set_viewport_size({"width": width, "height": 900})
+        fields = lab_page.page.locator(".labkit-goal svg .k-field")
+        wide = fields.evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
+        assert len(wide) > 1 and max(wide) - min(wide) < 0.5, wide
+    lab_page.screenshot("board-rough")

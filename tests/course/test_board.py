@@ -596,7 +596,71 @@ def test_an_unclear_gain_is_hatched_and_not_counted() -> None:
     text, page = str(found), html(found)
     assert "100 s → 50 s" in text and "Together: 2.00x." in text
     assert "Without a clear factor: data_loading: 1.50x unclear, not counted" in text
-    assert hatched(page) == ["unclear"]
+    # What the reader has today, and the bar of the switch.
+    assert hatched(page) == ["candidate", "unclear"]
+
+
+def busy() -> Choices:
+    """What was kept on a busy machine: nothing is clear, and one was raced alone."""
+    unclear = {"verdict": "unclear", "interval": (0.6, 2.6), "disturbed": True}
+    figures = [
+        figure("vectorization", 1.5, **unclear),
+        figure("debug_tools", 1.25, **unclear),
+        figure("normalization", 5.0, mode="race", **unclear),
+        # Small, and beside other programs.
+        figure("decode_once", 1.2, disturbed=True),
+    ]
+    choices = Choices(rate=200.0)
+    for each in figures:
+        choices = choices.with_choice(Choice(each, kept=True))
+    return choices
+
+
+def test_what_is_not_clear_makes_a_rough_total_that_nothing_follows() -> None:
+    found = waterfall(busy(), None, images=20_000)
+    rough = "rough: 4 of 4 kept switches are not clear yet; without batch norm: a short race makes"
+    # 1.5 times 1.25 times 1.2: what was raced is not in it.
+    assert found.today == pytest.approx(100 / 2.25) and found.today_in_words() == "about 44 s"
+    for shown in (str(found), html(found)):
+        assert rough in shown and "about 44 s" in shown and "by what is clear so far" in shown
+    long, tone = bars(html(found))[1]
+    assert (float(long), tone) == (pytest.approx(624 / 2.25, abs=0.1), "band k-candidate")
+    assert hatched(html(found)) == ["candidate", *4 * ["unclear"]]
+    # Sure figures stay, and no star is won.
+    assert {step.after for step in found.steps} == {
+        100.0
+    } and found.of_your_script() == "about 100 s"
+    assert found.stars.won == 0 and found.stars.estimate == 1 and "☆☆☆" in html(found)
+    untimed = waterfall(replace(busy(), disturbed=True), None, images=20_000)
+    assert untimed.today_in_words() == "about 2.2×" and rough in html(untimed)
+    # A clear one is counted as ever, and what is not decided yet is not in it.
+    latest = figure("channels_last", 4.0, verdict="unclear", interval=(0.5, 9.0))
+    both = busy().with_choice(Choice(figure("as_tensor"), kept=True))
+    found = waterfall(both, latest, images=20_000)
+    assert found.today == pytest.approx(50 / 2.25) and "rough: 4 of 5 kept" in html(found)
+
+
+def test_a_run_or_a_missed_target_leaves_nothing_rough() -> None:
+    ran = busy().with_run(store.Run(busy().switches, 40.0))
+    found = waterfall(ran, None, images=20_000)
+    assert (found.today_in_words(), found.provisional.words) == ("40 s", "")
+    # What was kept since then is rough on top of it.
+    later = figure("as_tensor", 2.0, verdict="unclear", interval=(0.5, 9.0))
+    found = waterfall(ran.with_choice(Choice(later, kept=True)), None, images=20_000)
+    assert found.today == 20.0 and found.provisional.words.startswith(
+        "rough: 1 of 5 kept switches is"
+    )
+    missed = replace(busy().with_run(store.Run(busy().switches, math.inf)), disturbed=True)
+    never = busy().with_choice(Choice(figure("optimizers", 0.0), kept=True))
+    for each in (missed, never):
+        assert waterfall(each, None, images=20_000).provisional.words == ""
+
+
+def test_bars_agree_with_their_figures_and_what_is_not_counted_is_hatched_to_its_end() -> None:
+    shown = rows(waterfall(busy(), None, images=20_000))
+    assert [row.before / row.after for row in shown] == pytest.approx([1.5, 1.25, 5.0, 1.2])
+    assert all(row.hatched for row in shown)
+    assert "floor" not in [kind for _, kind in bars(html(waterfall(busy(), None, images=20_000)))]
 
 
 def test_a_gain_in_all_pairs_counts_as_about_so_much() -> None:
@@ -1417,6 +1481,31 @@ def test_stars_are_for_what_the_script_took(
     other.run()
     assert "did not reach" in other.said and other.waterfall.headline().endswith("not reached")
     assert (other.waterfall.stars.won, other.waterfall.stars.new) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rate", "disturbed", "why"),
+    [
+        (30.0, 200.0, False, ""),
+        (30.0, 200.0, True, "slow script was timed beside other programs: run yours again when"),
+        (30.0, math.nan, False, "the slow script was not timed yet: run yours again when nothing"),
+        (math.inf, 200.0, False, "your script has not reached 10%: try other switches"),
+        (80.0, 200.0, False, "your best run is 1.25 times as fast as the slow script: keep what"),
+        (120.0, 200.0, False, "your best run is no faster than the slow script: keep what is"),
+    ],
+)
+def test_a_run_without_a_star_says_why(
+    seconds: float, rate: float, disturbed: bool, why: str
+) -> None:
+    run = store.Run(("as_tensor",), seconds)
+    kept = Choices(rate, {"as_tensor": Choice(figure("as_tensor"), kept=True)}, disturbed, (run,))
+    found = waterfall(kept, None, images=20_000)
+    assert (found.stars.won == 0) == bool(why) == ("no star yet, as" in html(found))
+    assert why in html(found) and "once yours has run" not in html(found)
+    if seconds == 80:
+        beside = waterfall(replace(kept, runs=(replace(run, disturbed=True),)), None, 20_000)
+        assert "your best run, beside other programs, is 1.25 times" in str(beside)
+        assert "run it again when nothing else runs" in str(beside)
 
 
 def test_estimates_follow_the_latest_run(path: Path, figures: list[Any], runs: list[Any]) -> None:
@@ -2676,6 +2765,7 @@ def test_what_is_not_counted_sets_no_scale() -> None:
     found = waterfall(Choices(), wide, images=20_000)
     (row,) = rows(found)
     assert row.after == pytest.approx(1.5 * row.before) and row.tone == "candidate"
+    assert row.note == "0.10x unclear, not counted, longer than drawn"
 
 
 def test_a_small_difference_that_is_not_clear_is_not_counted() -> None:
