@@ -15,6 +15,7 @@ from course.claims.gains import Gains
 from course.exercises import own
 from course.notebook_files import about, notebook_path, place
 from course.progress import PATH, Progress, next_after
+from course.shortlist import Shortlist, shortlist
 from course.switches import SWITCHES, labelled
 from course.way import rows, way, way_in_text, way_in_words
 from labkit import show
@@ -25,9 +26,11 @@ from labkit.text import aligned
 
 HEAD = ["question", "you bet", "you measured", ""]
 NO_BETS = (
-    "No run of the panel has decided a bet here, so this notebook is not counted as finished. "
-    "Place one in the panel, and press Run."
+    "No run with a bet has ended in the panel here, so this notebook is not counted as finished. "
+    "Place a bet in the panel, press Run, and let it run to its end."
 )
+LAST = "You are at the end of the path. This is the map of the course, with your bets:"
+ALL = "You have finished the whole path. This is the map of the course, with your bets:"
 
 
 @dataclass(frozen=True)
@@ -38,17 +41,12 @@ class Ending:
     progress: Progress
     recorded: Gains
     undecided: tuple[tuple[str, str], ...] = ()
-    others: tuple[Decided, ...] = ()
+    map: Shortlist | None = None
 
     @property
     def bets(self) -> tuple[Decided, ...]:
-        """The reader's bets in this notebook, in this session and earlier ones.
-
-        While it is not finished with those of pictures and of the board, the ``others``.
-        """
-        known = self.progress.bets_in(self.notebook)
-        asked = {bet.question for bet in known}
-        return (*known, *(bet for bet in self.others if bet.question not in asked))
+        """The reader's bets in this notebook, in this session and earlier ones."""
+        return self.progress.bets_in(self.notebook)
 
     @property
     def done(self) -> bool:
@@ -88,23 +86,30 @@ class Ending:
         return " ".join(words)
 
     @property
-    def goes_on(self) -> tuple[str, str]:
-        """What comes next in words, and the notebook's path."""
-        name = next_after(self.notebook, self.progress.finished)
-        path = notebook_path(name)
-        words = f"{name[:2]} {about(path).title}"
-        return ("the map of the course" if name == PATH[0] else words), f"{place(path)}.ipynb"
+    def goes_on(self) -> list[tuple[str, str]]:
+        """What comes next: titles, and the notebooks' paths."""
+        names = next_after(self.notebook, self.progress.finished)
+        paths = [notebook_path(name) for name in names]
+        return [(f"{path.stem[:2]} {about(path).title}", f"{place(path)}.ipynb") for path in paths]
+
+    @property
+    def finale(self) -> str:
+        """The sentence above the map; empty where it is not shown."""
+        if self.map is None:
+            return ""
+        return ALL if all_finished(self.progress) else LAST
 
     def __str__(self) -> str:
-        words, target = self.goes_on
         table = aligned(self.rows) if self.rows else ""
         lines = [
             table,
             "" if self.done else NO_BETS,
             self.way,
             self.speedrun,
-            f"Next: {words}, {target}",
+            *(f"Next: {words}, {target}" for words, target in self.goes_on),
             self.progress.said,
+            self.finale,
+            str(self.map or ""),
         ]
         return "\n".join(filter(None, lines))
 
@@ -119,8 +124,7 @@ class Ending:
         return {"text/plain": str(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
-        words, target = self.goes_on
-        link = element("a", f"{words} →", href=target)
+        links = [element("a", f"{words} →", href=target) for words, target in self.goes_on]
         folded = Markup()
         if self.recorded.found:
             folded = show.details(
@@ -134,8 +138,10 @@ class Ending:
             way(self.progress, self.notebook),
             show.sentence(way_in_words(self.progress)),
             show.sentence(self.speedrun) if self.speedrun else "",
-            show.sentence("Next: ", element("b", link)),
+            show.sentence("Next: ", element("b", show.join(links, ", "))) if links else "",
             show.note(self.progress.said) if self.progress.said else "",
+            show.sentence(element("b", self.finale)) if self.map else "",
+            Markup(self.map._repr_html_()) if self.map else "",
             folded,
         )
 
@@ -143,13 +149,23 @@ class Ending:
 def ending(notebook: str) -> Ending:
     """Finish a notebook: its bets, the next one, and behind a fold what other machines gained.
 
-    Notes in the reader's file that it is finished, if a run decided a bet or the exercise is
-    solved; what a picture decided alone does not count for that.
-    ValueError for a notebook without claims.
+    Notes in the reader's file the bets that were decided. It is finished if a run with a bet has
+    ended, whether or not it decided the bet, or the exercise is solved; what a picture decided
+    alone does not count for that. The last of the path shows the map of the course, and so does
+    each where all are finished. ValueError for a notebook without claims.
     """
     recorded = gains(notebook)
-    solved, undecided = own.solved(notebook[:2]), guess.SCORE.undecided
-    if not guess.SCORE.measured and not solved:
-        return Ending(notebook, progress.read(), recorded, undecided, guess.SCORE.decided)
-    found = progress.finish(notebook, guess.SCORE.decided, solved=solved)
-    return Ending(notebook, found, recorded, undecided)
+    bets, solved = guess.SCORE.decided, own.solved(notebook[:2])
+    done = guess.SCORE.measured or solved
+    if bets or done:
+        found = progress.note(notebook, bets, solved=solved, done=done)
+    else:
+        found = progress.read()
+    # The first notebook shows the map anyway.
+    last = notebook == PATH[-1] or (all_finished(found) and notebook != PATH[0])
+    return Ending(notebook, found, recorded, guess.SCORE.undecided, shortlist() if last else None)
+
+
+def all_finished(found: Progress) -> bool:
+    """Whether each notebook of the path is finished."""
+    return set(PATH) <= set(found.finished)

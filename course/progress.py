@@ -54,6 +54,8 @@ SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you finished, and what you bet. Delete this file to begin anew."
 # Seconds to wait for another kernel. Writing takes milliseconds.
 PATIENCE = 5.0
+# How many open notebooks are named at the end of the path.
+NAMED = 3
 
 
 class Damaged(ValueError):
@@ -61,53 +63,68 @@ class Damaged(ValueError):
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A notebook that was read to its end: the first day, and the bets that were decided in it.
+class Noted:
+    """What is kept of a notebook: the first day, and the bets that were decided in it.
 
-    ``solved`` says that the reader's own answer to its exercise has passed.
+    ``solved`` says that the reader's own answer to its exercise has passed, ``done`` that it is
+    finished.
     """
 
     date: str
     bets: tuple[Decided, ...] = ()
     solved: bool = False
+    done: bool = False
 
-    def joined(self, bets: Iterable[Decided], solved: bool) -> Finished:
+    def joined(self, bets: Iterable[Decided], solved: bool, done: bool) -> Noted:
         """With more bets; a question counts by its first answer."""
         known = {bet.question: bet for bet in bets} | {bet.question: bet for bet in self.bets}
-        return replace(self, bets=tuple(known.values()), solved=self.solved or solved)
+        solved, done = self.solved or solved, self.done or done
+        return replace(self, bets=tuple(known.values()), solved=solved, done=done)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The finished notebooks by name; ``said`` is what the reader should know of the file."""
+    """What is kept of notebooks, by name; ``said`` is what the reader should know of the file."""
 
-    finished: Mapping[str, Finished] = field(default_factory=dict)
+    notebooks: Mapping[str, Noted] = field(default_factory=dict)
     said: str = ""
 
     @property
+    def finished(self) -> dict[str, Noted]:
+        """The finished notebooks."""
+        return {name: each for name, each in self.notebooks.items() if each.done}
+
+    @property
     def bets(self) -> tuple[Decided, ...]:
-        """All bets over the course."""
-        return tuple(bet for each in self.finished.values() for bet in each.bets)
+        """All bets over the course, of finished notebooks and of open ones."""
+        return tuple(bet for each in self.notebooks.values() for bet in each.bets)
 
     def bets_in(self, notebook: str) -> tuple[Decided, ...]:
         """The bets of one notebook."""
-        return self.finished[notebook].bets if notebook in self.finished else ()
+        return self.notebooks[notebook].bets if notebook in self.notebooks else ()
 
-    def with_end(self, notebook: str, bets: Iterable[Decided], *, solved: bool = False) -> Progress:
-        """With one more notebook finished, or finished again."""
-        before = self.finished.get(notebook, Finished(date.today().isoformat()))
-        return replace(self, finished={**self.finished, notebook: before.joined(bets, solved)})
+    def joined(
+        self, notebook: str, bets: Iterable[Decided], *, solved: bool, done: bool
+    ) -> Progress:
+        """With more of one notebook."""
+        before = self.notebooks.get(notebook, Noted(date.today().isoformat()))
+        joined = before.joined(bets, solved, done)
+        return replace(self, notebooks={**self.notebooks, notebook: joined})
 
 
-def next_after(notebook: str, finished: Collection[str] = ()) -> str:
-    """The next notebook of the path that is not finished; behind the last one the first, which has
-    the map of the course.
+def next_after(notebook: str, finished: Collection[str] = ()) -> tuple[str, ...]:
+    """The next notebook of the path that is not finished; where none is, the first ``NAMED`` that
+    are still open before it.
 
     >>> next_after("00_start_here")
-    '01_timing_and_vectorization'
+    ('01_timing_and_vectorization',)
     """
     place = PATH.index(notebook) + 1 if notebook in PATH else 0
-    return next((name for name in PATH[place:] if name not in finished), PATH[0])
+    after, before = (
+        tuple(name for name in names if name not in finished and name != notebook)
+        for names in (PATH[place:], PATH[:place])
+    )
+    return after[:1] or before[:NAMED]
 
 
 def progress_path() -> Path | None:
@@ -128,22 +145,24 @@ def read() -> Progress:
         return Progress(said=_told(path, error))
 
 
-def finish(notebook: str, bets: Iterable[Decided] = (), *, solved: bool = False) -> Progress:
-    """Note that the reader has come to the end of a notebook, with these bets.
+def note(
+    notebook: str, bets: Iterable[Decided] = (), *, solved: bool = False, done: bool = True
+) -> Progress:
+    """Note the bets that were decided in a notebook, and whether it is finished.
 
     ``solved`` says that the reader's own answer to its exercise has passed.
     """
     path, bets = progress_path(), tuple(bets)
 
-    def ended(present: Progress) -> Progress:
-        return present.with_end(notebook, bets, solved=solved)
+    def noted(present: Progress) -> Progress:
+        return present.joined(notebook, bets, solved=solved, done=done)
 
     if path is None:
-        return ended(Progress())
+        return noted(Progress())
     try:
-        return _change(path, ended)
+        return _change(path, noted)
     except (OSError, Timeout) as error:
-        return replace(ended(read()), said=_told(path, error))
+        return replace(noted(read()), said=_told(path, error))
 
 
 def _change(path: Path, how: Callable[[Progress], Progress]) -> Progress:
@@ -157,8 +176,8 @@ def _change(path: Path, how: Callable[[Progress], Progress]) -> Progress:
             said = f"{_told(path, error)} It is kept as {aside.name}; a new one was begun."
             present = Progress()
         present = how(present)
-        finished = {name: asdict(each) for name, each in present.finished.items()}
-        content = {"schema": SCHEMA, "about": ABOUT, "notebooks": finished}
+        notebooks = {name: asdict(each) for name, each in present.notebooks.items()}
+        content = {"schema": SCHEMA, "about": ABOUT, "notebooks": notebooks}
         write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return replace(present, said=said)
 
@@ -170,7 +189,7 @@ def _content(path: Path) -> Progress:
         if content["schema"] != SCHEMA:
             raise Damaged(f"has schema {content['schema']}; this version knows {SCHEMA}")
         notebooks = content["notebooks"].items()
-        return Progress({name: _finished(entry) for name, entry in notebooks})
+        return Progress({name: _noted(entry) for name, entry in notebooks})
     except FileNotFoundError:
         return Progress()
     except Damaged:
@@ -179,12 +198,14 @@ def _content(path: Path) -> Progress:
         raise Damaged(f"is damaged: {type(error).__name__}: {error}") from None
 
 
-def _finished(entry: Mapping[str, Any]) -> Finished:
+def _noted(entry: Mapping[str, Any]) -> Noted:
     bets = []
     for bet in entry["bets"]:
         question, answer, measured = (str(bet[name]) for name in ("question", "bet", "measured"))
         bets.append(Decided(question, answer, measured, bool(bet["right"])))
-    return Finished(str(entry["date"]), tuple(bets), bool(entry.get("solved", False)))
+    # Older files hold finished notebooks alone.
+    solved, done = bool(entry.get("solved", False)), bool(entry.get("done", True))
+    return Noted(str(entry["date"]), tuple(bets), solved, done)
 
 
 def _told(path: Path, error: Exception) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from course.way import rows
 from labkit import show
 from labkit.charts import svg
 from labkit.charts.svg import LETTER, LINE
@@ -81,7 +82,7 @@ class Stamp:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        table = [show.table(self.rows)] if self.rows else []
+        table = [rows(self.rows)] if self.rows else []
         note = [show.note(self.note)] if self.note else []
         return show.result(self._picture(), *table, *note)
 

@@ -30,9 +30,30 @@ STYLE = """
 .labkit-way .labkit-here { box-shadow: 0 0 0 2px #009e73; }
 .labkit-way .labkit-star { position: absolute; top: -9px; right: -7px; font-size: 16px; }
 """
-# Names break, so that there is room for what stands beside them.
+# Cells break between words, so that all columns are seen; names leave the room to what is beside.
 BREAKING = """
-.labkit-rows .labkit-scroll > table tbody th:nth-child(n) { min-width: 9em; white-space: normal; }
+.labkit-result .labkit-rows .labkit-scroll > table:not(.labkit-source) :is(th, td):nth-child(n) {
+  white-space: normal;
+}
+.labkit-rows tbody th { overflow-wrap: anywhere; }
+.labkit-rows .labkit-scroll > table thead th:first-child { min-width: 7em; }
+@container (max-width: 520px) {
+  .labkit-result .labkit-rows .labkit-scroll > table:not(.labkit-source) :is(th, td):nth-child(n) {
+    padding: 3px 4px;
+  }
+  /* In the map, which has six columns, the name stands above the others. */
+  .labkit-rows table:has(th:nth-child(6)),
+  .labkit-rows table:has(th:nth-child(6)) :is(thead, tbody) { display: block; }
+  .labkit-rows table:has(th:nth-child(6)) tr {
+    display: grid;
+    grid-template-columns: 26% 12% 15% 20% 27%;
+  }
+  .labkit-result .labkit-rows .labkit-scroll > table:has(th:nth-child(6)) th:nth-child(1) {
+    grid-column: 1 / -1;
+    padding-bottom: 0;
+    border: 0;
+  }
+}
 """
 
 

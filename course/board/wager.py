@@ -71,7 +71,7 @@ class Wager:
         self.open = self._left_open = found is None
         self.lock(running=False)
         if found is None:
-            guess.SCORE.leave_open(key, self.question, bet)
+            guess.SCORE.leave_open(key, self.question, bet, measured=False)
             return f"Your bet, {bet}, stays open."
         right = bet == found
         # A board alone finishes no notebook.

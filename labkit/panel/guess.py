@@ -334,7 +334,7 @@ class Score:
     def __init__(self) -> None:
         self._decided: dict[object, Decided] = {}
         self._open: dict[object, tuple[str, str]] = {}
-        # Whether a run has decided one, and not a picture alone.
+        # Whether a run with a bet has ended, decided or not; a picture alone is none.
         self.measured = False
         self.watch(lambda: None)
 
@@ -342,9 +342,13 @@ class Score:
         """From now on call ``changed()`` after each bet, in place of what was called before."""
         self.changed = changed
 
-    def leave_open(self, key: object, question: str, bet: str) -> None:
-        """Note an answer that its run did not decide."""
+    def leave_open(self, key: object, question: str, bet: str, *, measured: bool = True) -> None:
+        """Note an answer that its run did not decide.
+
+        ``measured`` is False for what no panel has measured to its end.
+        """
         self._open[key] = question, bet
+        self.measured |= measured
         self.changed()
 
     @property

@@ -370,7 +370,9 @@ class BetRow:
         question = bet.asked_in(run.scenario)
         key = self._lab, run.mode, run.scenario
         if judgement.right is None:
-            guess.SCORE.leave_open(key, question, guess.shown(bet.kind, answer))
+            ended = not run.stop.is_set()
+            placed = guess.shown(bet.kind, answer)
+            guess.SCORE.leave_open(key, question, placed, measured=ended)
         else:
             found = judgement.bet, judgement.measured, judgement.right
             guess.SCORE.count(key, guess.Decided(question, *found))

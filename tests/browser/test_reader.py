@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import Browser
 
+from course.ending import ending
 from course.notebook_files import notebook_path
+from course.progress import PATH
+from course.stamp import stamp
+from labkit.panel import guess
+from labkit.racing import RaceResult, RaceRun
 
 from .harness import NotebookPage
 
@@ -75,3 +81,27 @@ def test_what_the_reader_solved_is_celebrated_and_stays(lab_page: NotebookPage) 
     lab_page.screenshot("solved", cell)
     lab_page.run_cell(solution)
     assert lab_page.execute("print(speedup is mine, solved)").strip() == "True True"
+
+
+# What JupyterLab leaves for an output in a window of 1300, 700 and 390 pixels.
+@pytest.mark.parametrize("room", [1000, 312, 290])
+def test_all_columns_of_an_ending_and_a_stamp_are_seen(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    score = guess.Score()
+    monkeypatch.setattr(guess, "SCORE", score)
+    asked = "frozen norms · Inference, biases left out: how many times as fast is the candidate?"
+    score.count("a", guess.Decided(asked, "the candidate", "no difference", False))
+    score.leave_open("b", "a wide layer · 1 row, not 64: how many times as fast?", "19×")
+    runs = [RaceRun(arm, seed, ((10, 1.0, 0.5),), True) for arm in "ab" for seed in range(4)]
+    race = RaceResult(tuple(runs), 0.9, "accuracy", True)
+    claim = stamp("sixteen bits are enough", {"steps of 0.01, ten layers in a row": race})
+    page = browser.new_page(viewport={"width": room, "height": 900})
+    shown = f"{claim._repr_html_()}{ending(PATH[-1])._repr_html_()}"
+    page.set_content(f'<body style="margin: 0">{shown}</body>')
+    tables = page.locator(".labkit-rows .labkit-scroll")
+    wide = "all => all.map(each => [each.scrollWidth, each.clientWidth])"
+    widths = tables.evaluate_all(wide)
+    page.close()
+    assert len(widths) == 3
+    assert all(content <= seen <= room for content, seen in widths), widths

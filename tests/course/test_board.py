@@ -1614,6 +1614,10 @@ def test_a_bet_on_the_board_finishes_no_notebook(monkeypatch: pytest.MonkeyPatch
     wager.choices.value = "faster"
     assert wager.decide(figure("as_tensor")).startswith("✓")
     assert score.decided and not score.measured
+    other, unclear = Wager("as_tensor"), figure("as_tensor", interval=(0.5, 2.0), verdict="unclear")
+    other.choices.value = "faster"
+    assert other.decide(unclear).endswith("stays open.")
+    assert not score.measured
 
 
 def test_the_button_runs_the_script(

@@ -13,7 +13,7 @@ from course.board.measure import machine_name
 from course.front import is_front
 from course.notebook_files import NOTEBOOKS, read_notebook
 from course.overview import BOTTLENECKS
-from course.progress import PATH, finish
+from course.progress import PATH, note
 from course.shortlist import DONE, shortlist
 from course.way import STAR
 from labkit.panel.guess import Decided
@@ -63,8 +63,8 @@ def test_recorded_is_what_a_machine_like_the_reader_s_has_brought(
 
 def test_what_is_finished_has_a_tick_and_its_bets(own: Path) -> None:
     right, wrong = (Decided(f"{truth}?", "1.0×", "2.0×", truth) for truth in (True, False))
-    finish("04_data_loading", [right, wrong])
-    finish("11_activation_checkpointing", solved=True)
+    note("04_data_loading", [right, wrong])
+    note("11_activation_checkpointing", solved=True)
     ticks = {row[0][:2]: row for row in (entry.texts() for entry in shortlist().entries)}
     assert ticks["04"][0].endswith(DONE) and ticks["04"][2] == "1 of 2"
     assert ticks["11"][0].endswith(DONE + STAR) and ticks["11"][2] == "–"

@@ -951,6 +951,24 @@ def test_what_was_never_moved_is_no_bet(learner: LabPanel) -> None:
     assert "You bet 1.0×" in state(learner)["head"]
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_run_that_decides_no_bet_counts_where_it_has_ended(
+    learner: LabPanel, stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guess, "judge", lambda *_, **__: guess.Judgement(None, "It stays open."))
+    without_end(learner)
+    learner.buttons.budget.value = 60 if stopped else 0.2
+    learner.bet.slider.value = 2.0
+    learner.run()
+    if stopped:
+        wait_until(lambda: has_pairs(learner))
+        learner.stop()
+    learner.wait(30)
+    assert "It stays open." in words(state(learner)["head"])
+    assert guess.SCORE.undecided and not guess.SCORE.decided
+    assert guess.SCORE.measured is not stopped
+
+
 def test_no_difference_is_one_press(learner: LabPanel) -> None:
     bet = learner.bet
     bet.even.click()
