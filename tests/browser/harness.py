@@ -463,7 +463,16 @@ class NotebookPage:
         self.page.wait_for_timeout(300)
 
     def _run(self, command: str, timeout: float) -> None:
-        """Execute a command and wait for its end.
+        """Execute a command that runs cells and wait for its end.
+
+        Where the page was not told of the end, messages were lost, and maybe outputs with them: it
+        is executed once more, as a reader would.
+        """
+        if not self._told(command, timeout):
+            self._told(command, timeout)
+
+    def _told(self, command: str, timeout: float) -> bool:
+        """Execute a command and wait for its end; whether the page was told of it.
 
         JupyterLab's promise may stay open: where the message that a kernel is idle is lost, or a
         dialog waits for an answer. So the server is asked, too. RuntimeError or TimeoutError with
@@ -482,14 +491,14 @@ class NotebookPage:
                 self.page.wait_for_function("window.labkitRun !== 'busy'", timeout=LOOK * 1000)
             seen = self._seen()
             if seen.run == "idle":
-                return
+                return True
             if seen.run.startswith("failed"):
                 raise RuntimeError(f"{command}: {seen}")
             alike = alike + 1 if seen.over and seen.count > begun.count else 0
             # The kernel has answered every cell, and nobody will tell the page.
             if alike == 3:
                 print(f"{command} has ended, and the page was not told: {seen}")
-                return
+                return False
         raise TimeoutError(f"{command} was not over after {timeout:g} s: {self._seen()}")
 
     def _seen(self) -> Seen:
