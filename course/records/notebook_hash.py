@@ -2,7 +2,7 @@
 
 It is taken of the syntax tree of the cells that measure, so that layout, comments, the order of
 imports and where a cell ends do not make a record old. Imports are left out, too: a module that
-moves measures the same. Docstrings are kept.
+moves measures the same; and the sizes of tests, which no record has. Docstrings are kept.
 
 The tree is written out here and not by ``ast.dump``, whose text differs from one version of
 Python to the next: a borrowed machine may have another one. Python 3.12.1 puts empty texts into
@@ -64,9 +64,18 @@ def _written(value: object) -> str:
     for name, child in ast.iter_fields(value):
         if isinstance(value, ast.JoinedStr):
             child = [each for each in child if getattr(each, "value", None) != ""]
+        if isinstance(value, ast.Call) and getattr(value.func, "id", None) == "pick":
+            child = _without_test(child)
         if child is not None and child != []:
             fields.append(f"{name}={_written(child)}")
     return f"{type(value).__name__}({','.join(fields)})"
+
+
+def _without_test(child: object) -> object:
+    """Of `labkit.pick`'s sizes, those that are not for tests."""
+    if not isinstance(child, list):
+        return child
+    return [each for each in child if getattr(each, "arg", None) != "test"]
 
 
 def _is_import(node: object) -> bool:

@@ -270,6 +270,14 @@ def test_layout_comments_and_imports_do_not_make_a_record_old():
     assert hash_of([f"{file}run()"]) != hash_of([f"{file}run(1)"])
 
 
+def test_sizes_of_tests_do_not_make_a_record_old():
+    plain = hash_of(["n = pick(cpu=8, cuda=64, test=2)"])
+    assert hash_of(["n = pick(cpu=8, cuda=64, test=4)"]) == plain
+    assert hash_of(["n = pick(cpu=8, cuda=64)"]) == plain
+    assert hash_of(["n = pick(cpu=9, cuda=64, test=2)"]) != plain
+    assert hash_of(["f(test=2)"]) != hash_of(["f(test=4)"]) != hash_of(["f()"])
+
+
 def test_a_cell_may_be_split():
     parts = ["a = 1", "def f():\n    return a", "f()"]
     whole = hash_of(["\n".join(parts)])
