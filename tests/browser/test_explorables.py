@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 from course import explorables
-from course.explorables.explorable import module
+from course.explorables.explorable import alive, module
 from course.notebook_files import ROOT
 from course.searches.splits import from_splits
 from course.site import pages, stills
@@ -565,20 +565,34 @@ def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, 
 
 # ------------------------------------------------------------------------------- question and bet
 
+
+@pytest.fixture(scope="module")
+def plain(browser: Browser) -> Iterator[Page]:
+    """A page for one explorable at a time, without a kernel."""
+    page = browser.new_page(reduced_motion="reduce", viewport={"width": 1100, "height": 900})
+    yield page
+    page.close()
+
+
+def opened(page: Page, name: str) -> Moving:
+    """The explorable as it opens."""
+    page.set_content(alive(getattr(explorables, name)))
+    return Moving(page, page.locator(".course-explorable"))
+
+
 # What the result says while a bet is open.
 BET_FIRST = "Bet first, or move something."
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_question_has_one_answer_that_the_opening_does_not_show(
-    blank: Page, static: Page, name: str
+    blank: Page, plain: Page, name: str
 ) -> None:
     model = Model(blank, getattr(explorables, name).script)
     opens = model.value("OPENS")
     answers = model("answer", opens)
     assert len(answers) == 1, f"right answers at the opening settings: {answers}"
-    static.reload()
-    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    moving = opened(plain, name)
     asked = moving.root.locator(".xp-wagers").get_attribute("data-name")
     assert not asked or opens[asked] not in answers
     values = [json.loads(wager.get_attribute("value") or "") for wager in moving.wagers()]
@@ -593,11 +607,10 @@ def test_the_question_has_one_answer_that_the_opening_does_not_show(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str) -> None:
+def test_a_bet_is_placed_by_keys_and_judged(blank: Page, plain: Page, name: str) -> None:
     model = Model(blank, getattr(explorables, name).script)
     answers = model("answer", model.value("OPENS"))
-    static.reload()
-    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    moving = opened(plain, name)
     for wager, key in zip(moving.wagers(), ["Enter", "Space"] * len(NAMES), strict=False):
         moving.press(wager, key)
         judged = "right" if json.loads(wager.get_attribute("value") or "") in answers else "wrong"
@@ -611,12 +624,11 @@ def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str
 
 @pytest.mark.parametrize("name", NAMES)
 def test_after_a_wrong_bet_the_answer_is_shown_when_it_is_asked_for(
-    blank: Page, static: Page, name: str
+    blank: Page, plain: Page, name: str
 ) -> None:
     model = Model(blank, getattr(explorables, name).script)
     (answer,) = model("answer", model.value("OPENS"))
-    static.reload()
-    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    moving = opened(plain, name)
     show = moving.root.locator("button.xp-show")
     assert not show.is_visible()
     values = [json.loads(wager.get_attribute("value") or "") for wager in moving.wagers()]
@@ -638,9 +650,8 @@ def test_after_a_wrong_bet_the_answer_is_shown_when_it_is_asked_for(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_move_shows_the_result_without_a_bet(static: Page, name: str) -> None:
-    static.reload()
-    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+def test_a_move_shows_the_result_without_a_bet(plain: Page, name: str) -> None:
+    moving = opened(plain, name)
     moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
     assert moving.result() not in ("", BET_FIRST)
 
