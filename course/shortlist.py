@@ -73,6 +73,7 @@ class Shortlist:
 
     entries: tuple[Entry, ...]
     said: str
+    folded: bool = False
 
     def __str__(self) -> str:
         return aligned([HEAD, *(entry.texts() for entry in self.entries)])
@@ -85,13 +86,18 @@ class Shortlist:
             title, *cells = entry.texts()
             link = show.element("a", title, href=f"{entry.path}.ipynb")
             texts.append([link, *cells])
-        return show.result(rows(texts), show.note(self.said))
+        table, note = rows(texts), show.note(self.said)
+        if self.folded:
+            summary = f"The map: all {len(self.entries)} notebooks that follow"
+            return show.result(show.details(table, note, summary=summary))
+        return show.result(table, note)
 
 
-def shortlist(*, yours: bool = True) -> Shortlist:
+def shortlist(*, yours: bool = True, folded: bool = False) -> Shortlist:
     """The map: the path in its order; what each relieves, and what it brought.
 
-    Without ``yours`` the reader's own ticks, bets and figures are left out.
+    Without ``yours`` the reader's own ticks, bets and figures are left out; ``folded``: the table
+    is shown at a click.
     """
     own, progress, said = {}, Progress(), []
     if yours:
@@ -105,7 +111,7 @@ def shortlist(*, yours: bool = True) -> Shortlist:
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     whose = f"recorded: in the notebook, on {', '.join(machines)}."
     where = f"on the board: its switch in your speedrun; {whose}"
-    return Shortlist(entries, " ".join(filter(None, [where, *said])))
+    return Shortlist(entries, " ".join(filter(None, [where, *said])), folded)
 
 
 def _entry(name: str, own: Mapping[str, str], progress: Progress) -> Entry:

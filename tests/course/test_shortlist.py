@@ -84,6 +84,14 @@ def test_the_reader_s_own_figures_stand_beside_the_recorded_ones(own: Path) -> N
     assert "1.83x" not in str(shortlist(yours=False))
 
 
+def test_the_map_is_folded_where_it_is_asked_for(own: Path) -> None:
+    table, folded = (shortlist(folded=each)._repr_html_() for each in (False, True))
+    assert "<details>" not in table
+    inside = folded[folded.index("</summary>") : folded.index("</details>")]
+    assert len(re.findall("<tr>", inside)) == len(PATH) and "on the board" in inside
+    assert f"all {len(PATH) - 1} notebooks" in folded
+
+
 def test_a_damaged_board_is_told_and_the_map_still_shows(own: Path) -> None:
     own.write_text("{")
     found = shortlist()
