@@ -168,12 +168,8 @@ def receive(link: socket.socket) -> tuple[dict, list[int]]:
 
 def like_fresh(wanted: dict) -> bool:
     """Whether a fork would be what a fresh process is."""
-    paths = wanted["environment"].get("PYTHONPATH", "").split(os.pathsep)
-    return (
-        at_start(wanted["environment"]) == at_start(dict(os.environ))
-        and wanted["cores"] == sorted(os.sched_getaffinity(0))
-        and not any(os.path.exists(os.path.join(path, "sitecustomize.py")) for path in paths)
-    )
+    alike = at_start(wanted["environment"]) == at_start(dict(os.environ))
+    return alike and wanted["cores"] == sorted(os.sched_getaffinity(0))
 
 
 def at_start(environment: dict[str, str]) -> dict[str, str]:
@@ -214,6 +210,10 @@ def become(wanted: dict, files: list[int]) -> None:
     importlib.invalidate_caches()
     tempfile.tempdir = None
     numpy.random.seed()
+    # A rehearsed card, for one.
+    sys.modules.pop("sitecustomize", None)
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("sitecustomize")
 
 
 def end(group: int) -> None:

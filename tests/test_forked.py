@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.forked import Forks
 
@@ -27,6 +28,19 @@ def started(forks: Forks, code: str, folder: Path, **variables: str) -> subproce
 def test_only_what_begins_alike_is_forked(forks: Forks, tmp_path: Path, threads: str) -> None:
     said, _ = started(forks, MINE, tmp_path, OMP_NUM_THREADS=threads).communicate(timeout=120)
     assert said.splitlines()[0] == f"{threads == '1'} 7 {tmp_path}"
+
+
+CARDS = "import sys; print('torch' in sys.modules); import torch; print(torch.cuda.device_count())"
+
+
+def test_a_fork_has_the_cards_that_are_rehearsed_in_it(forks: Forks, tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[1]
+    paths = os.pathsep.join([str(root / "tests" / "rehearsal" / "site"), str(root)])
+    for cards, count in (("16x2", "2"), ("", "0")):
+        begun = started(forks, CARDS, tmp_path, PYTHONPATH=paths, LABKIT_REHEARSE=cards)
+        said, _ = begun.communicate(timeout=120)
+        assert said.splitlines()[0] == "True"
+        assert said.splitlines()[1] == count or torch.cuda.is_available()
 
 
 HAS = "print('torch' in sys.modules, sys.stdout.write_through, sys.argv[1:])"
