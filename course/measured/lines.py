@@ -18,7 +18,12 @@ from labkit.text import format_seconds, number_of
 TIME = "fill arm5"
 LETTERS = "c convolution, n norm, r ReLU"
 HUES = {FIRST: "fill baseline", LAST: "fill candidate"}
-LEGEND = [(HUES[FIRST], FIRST), (HUES[LAST], LAST), ("fill arm3", "lines fetched")]
+LEGEND = [
+    (TIME, "time"),
+    (HUES[FIRST], FIRST),
+    (HUES[LAST], LAST),
+    ("fill arm3", "lines fetched"),
+]
 STRIP, CELL, BAR, GAP = 13.0, 22.0, 13.0, 6.0
 
 
