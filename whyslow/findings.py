@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from labkit import charts, show
 from labkit.show import Bar
@@ -42,9 +43,9 @@ class Finding:
         return "\n".join(lines)
 
 
-def found(name: str, share: Share, how: str, **words: object) -> Finding:
+def found(name: str, share: Share, how: str, *, of: str = "time", **words: Any) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
-    return Finding(name, *share, how, REMEDIES[name].format(**words))
+    return Finding(name, *share, how, REMEDIES[name].format(**words), of)
 
 
 @dataclass(frozen=True)

@@ -164,8 +164,7 @@ def with_workers(loader: Any, workers: int) -> Any:
     """The same loader with other workers, whatever else was set; None where it cannot be copied, or
     where its samples may come from what can be read only once.
     """
-    is_known = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
-    if not is_known or loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         return None
     another = own_loader(loader)
     another.num_workers = workers

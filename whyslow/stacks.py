@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -29,15 +30,17 @@ class Place(NamedTuple):
 
 # Places and marks.
 Stack = tuple[Place | str, ...]
+# Where no line of the reader's runs, but what a diagnosis calls.
+NOWHERE = Place("", 0, "")
 
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
 LOGGING, COMPILING = "logging", "compiling"
-VALIDATION, WAITING, START = "validation", "waiting", "start-up"
+VALIDATION, WAITING = "validation", "waiting"
 # What no mark says, but the lines of the reader's own.
 HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
 # Of these it matters that they are in the loop.
 TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
-CAUSES = (*TRAINING, LOGGING, VALIDATION, COMPILING, START, OUTSIDE)
+CAUSES = (*TRAINING, LOGGING, VALIDATION, COMPILING, OUTSIDE)
 
 _WAIT = r"_?(join|wait|get|put|result|select|poll|communicate|recv)"
 # Of a library's file and function, as in torch/_tensor.py:backward. The first that fits.
@@ -46,7 +49,8 @@ _MARKS = (
     (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", LOADING),
     (r"numpy/lib/_?npyio|torch/serialization\.py:load", LOADING),
     (r"torch/serialization\.py:save", LOGGING),
-    (r"<frozen importlib", START),
+    # What a diagnosis takes its batches from, whoever has written it.
+    (r"whyslow/loading\.py:_one_pass", LOADING),
     # Compiling, and not the calls of what is compiled.
     (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", COMPILING),
     (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", COMPILING),
@@ -56,9 +60,8 @@ _MARKS = (
     (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", UPDATE),
     (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", LOGGING),
     # Trainers of libraries, whose loops are not the reader's.
-    (r"lightning/.*evaluation_loop", VALIDATION),
+    (r"lightning/.*evaluation_loop|fastai/learner\.py:.*validate", VALIDATION),
     (r"transformers/trainer\.py:(evaluat|predict)", VALIDATION),
-    (r"fastai/learner\.py:(_do_epoch_validate|validate)", VALIDATION),
     (rf"/(threading|queue|selectors|subprocess)\.py:{_WAIT}", WAITING),
     (rf"/(concurrent/futures|multiprocessing)/\w+\.py:{_WAIT}", WAITING),
 )
@@ -86,35 +89,40 @@ def mark_of(code: CodeType) -> str:
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """Own places and marks, the outermost first; marks that follow each other once."""
+    """Own places and marks, the outermost first; marks that follow each other once.
+
+    Empty for an import, which is paid once; who calls a diagnosis is no part of it.
+    """
     places: list[Place | str] = []
     while frame is not None:
         code = frame.f_code
+        if code.co_filename.startswith("<frozen importlib") and not own(places):
+            return ()
         if is_own(code):
             line = frame.f_lineno or code.co_firstlineno
             places.append(Place(code.co_filename, line, code.co_name))
         elif (mark := mark_of(code)) and places[-1:] != [mark]:
             places.append(mark)
+        if code.co_filename.startswith(_KIT[0]):
+            places.append(NOWHERE)
+            break
         frame = frame.f_back
     return tuple(reversed(places))
 
 
-def stack_of_thread(thread: int, below: int | None = None) -> Stack:
-    """Of this thread, or of one for which it only waits; empty where none runs a reader's line.
-
-    ``below`` is how many places at its beginning are no part of it; then marks alone are enough.
-    """
+def stack_of_thread(thread: int) -> Stack:
+    """Of this thread, or of one for which it only waits; empty where none runs a reader's line."""
     with looking_at_frames():
         frames = sys._current_frames()
-        stack = stack_of(frames.get(thread))[below or 0 :]
+        stack = stack_of(frames.get(thread))
         if stack and stack[-1] == WAITING:
             for other, frame in frames.items():
                 instead = stack_of(frame) if other != thread else ()
                 if own(instead) and instead[-1] != WAITING:
                     return instead
-    return stack if below is not None or own(stack) else ()
+    return stack if own(stack) or NOWHERE in stack else ()
 
 
-def own(stack: Stack) -> list[Place]:
+def own(stack: Iterable[Place | str]) -> list[Place]:
     """The own lines of a stack: the last one runs, or has called what runs."""
-    return [place for place in stack if isinstance(place, Place)]
+    return [place for place in stack if isinstance(place, Place) and place.file]
