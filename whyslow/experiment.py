@@ -27,7 +27,7 @@ from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
 from whyslow import stacks
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.sampling import means_of
+from whyslow.shares import means_of
 
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5

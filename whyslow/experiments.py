@@ -36,6 +36,9 @@ COMPILES = 30.0
 # A larger batch changes what is learned: it has to be worth it, and many times is another question.
 LEARNED, TIMES = 0.15, (8, 2)
 
+# Makes the experiments of a kind that apply to a step.
+Check = Callable[[Subject], Iterator[Experiment]]
+
 _READS = "item", "tolist", "__float__", "__int__", "__bool__"
 _COPIES = torch.Tensor.to, torch.Tensor.cuda
 
@@ -320,7 +323,7 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
 
 
 # Of those that work on the same part of a step, the first ones come first.
-EXPERIMENTS: tuple[Callable[[Subject], Iterator[Experiment]], ...] = (
+EXPERIMENTS: tuple[Check, ...] = (
     switches,
     optimizers,
     precision,

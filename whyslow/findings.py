@@ -10,7 +10,7 @@ from labkit import charts, show
 from labkit.show import Bar
 from labkit.text import format_seconds
 from whyslow.remedies import REMEDIES
-from whyslow.sampling import Interval, Share, in_words, listed
+from whyslow.shares import Interval, Share, in_words, listed
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03

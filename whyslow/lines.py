@@ -13,7 +13,7 @@ from pathlib import Path
 
 from labkit.device import accelerator_in_use
 from whyslow import stacks
-from whyslow.sampling import Interval
+from whyslow.shares import Interval
 from whyslow.stacks import BACKWARD, LOADING, UPDATE, VALIDATION, Place, Stack, own
 
 # The first and the last line.

@@ -17,7 +17,7 @@ from labkit.busy import cores
 from labkit.device import synchronize
 from whyslow import remedies
 from whyslow.findings import LEAST_SHARE, Finding, found
-from whyslow.sampling import in_words, saving_of, share_of
+from whyslow.shares import in_words, saving_of, share_of
 
 # Steps of which a wait is taken at least.
 LEAST_STEPS = 6

@@ -12,7 +12,7 @@ from labkit.text import aligned, format_seconds
 from whyslow import remedies
 from whyslow.findings import LEAST_SHARE
 from whyslow.lines import Line, cause_of, in_the_loop
-from whyslow.sampling import NONE, Share, Tally, in_words, listed
+from whyslow.shares import NONE, Share, Tally, in_words, listed
 from whyslow.stacks import (
     CAUSES,
     HOST,
@@ -138,23 +138,18 @@ def _excerpt(file: str, lines: Sequence[Line]) -> Markup:
     """The source of a file, with a bar beside each of its ``lines``."""
     known = {line.number: line for line in lines if line.file == file}
     near = {number + step for number in known for step in range(-AROUND, AROUND + 1)}
-    rows, before = [], 0
-    for number, text in enumerate(linecache.getlines(file), 1):
-        if number in near:
-            if before and number > before + 1:
-                rows.append(_row("⋯"))
-            rows.append(_row(str(number), text.rstrip(), known.get(number)))
-            before = number
+    texts = enumerate(linecache.getlines(file), 1)
+    rows = [_row(number, text, known.get(number)) for number, text in texts if number in near]
     title = next(iter(known.values())).place.rpartition(":")[0]
     body = show.element("table", *rows, kind="source")
     return show.element("div", show.note(title), body, kind="scroll")
 
 
-def _row(number: str, text: str = "", line: Line | None = None) -> Markup:
+def _row(number: int, text: str, line: Line | None) -> Markup:
     share, bar, cause = "", Markup(), ""
     if line is not None:
         share, cause = f"{line.share:.0%}", line.cause
         drawn = show.element("i", style=f"width:{100 * line.share:.1f}%", data_cause=cause)
         bar = show.element("span", drawn, title=cause)
-    cells = [number, share, bar, show.element("code", text), cause]
+    cells = [str(number), share, bar, show.element("code", text.rstrip()), cause]
     return show.element("tr", *(show.element("td", each) for each in cells))

@@ -21,7 +21,7 @@ from labkit import pick
 from labkit.busy import Others, cores
 from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
-from labkit.restore import Restoration, giving_back, preserve_state, restoring
+from labkit.restore import giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_bytes, format_seconds
 from whyslow import experiments, loading, remedies
@@ -30,7 +30,7 @@ from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import cause_of
 from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own_loader, stream
 from whyslow.report import Report
-from whyslow.sampling import Tally, share_of
+from whyslow.shares import Tally, share_of
 from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack, own
 from whyslow.subject import MEMORY_STEPS, Subject, mapped, memory_of, tensors_of
 from whyslow.watching import Watch
@@ -46,10 +46,11 @@ MANY = 12
 # One compilation is no habit; a little work of one's own is in every step.
 COMPILATIONS, LITTLE = 2, 0.08
 
+# The reader's: of a batch, or of nothing.
+Step = Callable[..., object]
 
-def diagnose(
-    step: Callable[..., object], batches: Any = None, *, seconds: float | None = None
-) -> Diagnosis:
+
+def diagnose(step: Step, batches: Any = None, *, seconds: float | None = None) -> Diagnosis:
     """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
 
     ``step(batch)`` does one training step; without ``batches``, ``step()`` gets its own.
@@ -77,14 +78,11 @@ def diagnose(
 class Session:
     """One diagnosis while it runs."""
 
-    def __init__(
-        self, step: Callable[..., object], batches: Any = None, seconds: float = 1.0
-    ) -> None:
+    def __init__(self, step: Step, batches: Any = None, seconds: float = 1.0) -> None:
         self.subject = Subject(step, own_loader(batches))
         self.seconds, self.begin = seconds, time.perf_counter()
         self.others = Others()
         self.report = Report(Tally())
-        self.restoration: Restoration
         self.found: list[Finding] = []
         # What was looked for, and why it could not be measured, or "".
         self.checked: dict[str, str] = {}
@@ -255,9 +253,7 @@ class Session:
             for experiment in self._every_experiment((experiments.larger_batch,)):
                 self._experiment(experiment, 1)
 
-    def _every_experiment(
-        self, checks: Iterable[Callable[[Subject], Iterator[Experiment]]]
-    ) -> list[Experiment]:
+    def _every_experiment(self, checks: Iterable[experiments.Check]) -> list[Experiment]:
         """All that apply to the step, the largest share first. To make one may take memory."""
         every: list[Experiment] = []
         for check in checks:

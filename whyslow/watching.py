@@ -23,7 +23,7 @@ from typing import Any
 from labkit import show
 from labkit.comparing import budget
 from whyslow.report import Report
-from whyslow.sampling import Tally
+from whyslow.shares import Tally
 from whyslow.stacks import stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
@@ -104,16 +104,15 @@ def _look(
 ) -> None:
     """Look at a thread until that is ``ended``, or has worked for ``seconds``."""
     begin = last = time.perf_counter()
-    worked, pause = 0.0, FIRST
+    pause = FIRST
     while not ended.wait(pause) and stop():
         stack = stack_of_thread(thread)
         now = time.perf_counter()
         pause = min(max(FIRST, SHARE * (now - begin)), MOST)
         if stack:
             tally.add(stack, now - begin, now - last)
-            worked += now - last
         last = now
-        if worked >= seconds and (stops := stop()):
+        if tally.total >= seconds and (stops := stop()):
             stops()
 
 

@@ -30,7 +30,7 @@ from whyslow.findings import Finding
 from whyslow.loading import Stream, end_workers, own_loader, stream
 from whyslow.remedies import BESIDE, LOOP
 from whyslow.report import Report
-from whyslow.sampling import BLOCK, Tally, saving_of, share_of
+from whyslow.shares import BLOCK, Tally, saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
 from whyslow.subject import Seen, Subject
 from whyslow.watching import Watch

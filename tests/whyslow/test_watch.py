@@ -21,7 +21,7 @@ import whyslow
 from tests.whyslow.shapes import LONG, SHAPES, small
 from whyslow.__main__ import main
 from whyslow.lines import source_of
-from whyslow.sampling import BLOCK, BLOCKS, Tally
+from whyslow.shares import BLOCK, BLOCKS, Tally
 from whyslow.stacks import is_own, mark_of, stack_of_thread
 
 ROOT = Path(__file__).resolve().parents[2]

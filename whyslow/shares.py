@@ -24,18 +24,20 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class Tally:
-    """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken.
+    """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken, and
+    the ``total`` of their seconds.
 
     Time in which no line of the reader's ran, as between two cells, is in no block.
     """
 
     def __init__(self) -> None:
-        self.looks, self._width = 0, BLOCK
+        self.looks, self.total, self._width = 0, 0.0, BLOCK
         self._seconds: dict[tuple[int, Stack], float] = defaultdict(float)
 
     def add(self, stack: Stack, now: float, seconds: float) -> None:
         """One look: ``now`` counts from the begin."""
         self.looks += 1
+        self.total += seconds
         while now >= BLOCKS * self._width:
             self._width *= 2
             wider: dict[tuple[int, Stack], float] = defaultdict(float)
@@ -61,11 +63,6 @@ class Tally:
         for kind, its in kinds.items():
             found[kind] = share_of([its[each] for each in wholes], list(wholes.values()))
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))
-
-    @property
-    def total(self) -> float:
-        """Seconds in which lines of the reader's ran."""
-        return sum(seconds for *_, seconds in self.items())
 
 
 def in_words(share: Share) -> tuple[str, str]:
