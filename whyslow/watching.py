@@ -79,8 +79,7 @@ class Watch:
         """What was found until now."""
         return Report(self._tally, self._why)
 
-    def __enter__(self) -> Watch:
-        return self.start()
+    __enter__ = start
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop(kind.__name__ if kind else "")

@@ -507,6 +507,18 @@ def test_a_slow_dataset_is_told_from_a_slow_collate_function():
     assert 0 < low <= found[0].share <= high <= 1
 
 
+def test_a_loader_of_ones_own_is_no_work_beside_the_training():
+    class Made:
+        def __iter__(self):
+            for batch in batches():
+                time.sleep(0.02)  # made by hand
+                yield batch
+
+    found = whyslow.diagnose(trained_by(small(), None), Made(), seconds=1)
+    assert found[0].name == "waits for data" and "made by hand" in found[0].where
+    assert "work beside forward, backward and update" not in [each.name for each in found]
+
+
 def test_nothing_is_found_where_nothing_takes_time():
     found = whyslow.diagnose(lambda: time.sleep(0.02), seconds=1)
     assert len(found) == 0

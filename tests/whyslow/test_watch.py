@@ -82,6 +82,21 @@ def test_a_line_that_holds_the_lock_gets_the_time_that_it_took():
     assert "holds the lock" in watched.report.lines[0].source
 
 
+def test_an_import_of_a_library_is_no_part_of_the_time(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "slow_to_import.py").write_text("import time; time.sleep(0.4)", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(installed))
+    with whyslow.watch() as watched:
+        import slow_to_import  # noqa: F401
+
+        for _ in range(4):
+            time.sleep(LONG)  # after the import
+    assert "after the import" in watched.report.lines[0].source
+    assert not any("slow_to_import" in line.source for line in watched.report.lines)
+    assert watched.report.seconds < 0.4
+
+
 def test_what_it_looks_at_is_not_changed():
     def train():
         torch.manual_seed(0)
