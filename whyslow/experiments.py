@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -196,7 +196,8 @@ def waits(subject: Subject) -> Iterator[Experiment]:
         change = partial(Calls, partial(_known, {}))
         how = f"{operators.host_reads} reads a step that give an old value at once"
         yield Experiment(remedies.HOST, how, change, part=HOST)
-    if any(map(_is_pageable, tensors_of(subject.batches))):
+    sources = [each for each in tensors_of(subject.batches) if each.device.type == "cpu"]
+    if not all(each.is_pinned() for each in sources):
         pinned = subject.serve([mapped(_pinned, batch) for batch in subject.batches])
         how = "batches from page-locked memory, without waiting for their copies"
         change = partial(Calls, _without_waiting)
@@ -227,12 +228,8 @@ def _known(known: dict[Any, Any], func: Any, args: Any, kwargs: Any) -> Any:
     return known[place]
 
 
-def _is_pageable(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu" and not tensor.is_pinned()
-
-
 def _pinned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.pin_memory() if _is_pageable(tensor) else tensor
+    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
 
 
 def _without_waiting(func: Any, args: Any, kwargs: Any) -> Any:
@@ -278,12 +275,10 @@ def compiling(subject: Subject) -> Iterator[Experiment]:
     # Code that the program has compiled itself would be lost with what is made here.
     if not seen.parameters or seen.compiled or codes() > 0:
         return
-    compiled: dict[nn.Module, Any] = {}
+    compiled: Callable[[Any], Any] = cache(torch.compile)
 
     def by_compiler(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
-        if root not in compiled:
-            compiled[root] = torch.compile(forward)
-        return compiled[root](*args, **keywords)
+        return compiled(forward)(*args, **keywords)
 
     how = "the models' forward passes by torch.compile"
     change = partial(forwards, seen.roots, by_compiler)

@@ -65,14 +65,11 @@ def cause_of(stack: Stack) -> str:
     # A training step that validates, too, also has a backward pass and an update.
     if quiet and cause not in (BACKWARD, UPDATE):
         return VALIDATION
-    if not cause and accelerator_in_use() and any(map(_waits, own(stack[-1:]))):
+    last = "".join(linecache.getline(each.file, each.line) for each in own(stack[-1:]))
+    if not cause and accelerator_in_use() and _WAITS.search(last):
         return stacks.HOST
     of_loss = any(_around(each, "loss") for each in own(stack))
     return cause or (stacks.FORWARD if of_loss else stacks.OWN)
-
-
-def _waits(place: Place) -> bool:
-    return bool(_WAITS.search(linecache.getline(place.file, place.line)))
 
 
 def _around(place: Place, kind: str) -> list[Range]:

@@ -95,9 +95,7 @@ def _one_pass(loader: Iterable[Any]) -> Iterator[Any]:
 def ahead(loader: Any) -> int:
     """How many batches are there before the first step is done."""
     workers = getattr(loader, "num_workers", 0)
-    if not workers:
-        return int(loader is not None)
-    return workers * (getattr(loader, "prefetch_factor", None) or 2) + 1
+    return workers * (getattr(loader, "prefetch_factor", None) or 2) + (loader is not None)
 
 
 def own_loader(loader: Any) -> Any:
