@@ -519,6 +519,14 @@ def test_a_loader_of_ones_own_is_no_work_beside_the_training():
     assert "work beside forward, backward and update" not in [each.name for each in found]
 
 
+def test_who_calls_a_diagnosis_is_no_part_of_it():
+    # Without a line of the reader's in the step itself.
+    step = functools.partial(nn.functional.softmax, torch.randn(1000, 1000), 1)
+    with torch.no_grad():
+        phases = whyslow.diagnose(step, seconds=SHORT).phases
+    assert max(phases, key=phases.get) == "forward" and "validation" not in phases
+
+
 def test_nothing_is_found_where_nothing_takes_time():
     found = whyslow.diagnose(lambda: time.sleep(0.02), seconds=1)
     assert len(found) == 0
