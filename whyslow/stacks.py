@@ -8,6 +8,7 @@ code could be for anything.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -66,7 +67,7 @@ _MARKS = (
     (rf"/(concurrent/futures|multiprocessing)/\w+\.py:{_WAIT}", WAITING),
 )
 _RULES = tuple((re.compile(place), mark) for place, mark in _MARKS)
-_KIT = tuple(str(Path(module).parent.resolve()) for module in (__file__, labkit.__file__))
+_KIT = tuple(f"{Path(each).parent.resolve()}{os.sep}" for each in (__file__, labkit.__file__))
 # Python's own functions that are made from text, such as those of dataclasses.
 _MADE = re.compile(r"__\w+__$")
 
