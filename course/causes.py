@@ -25,7 +25,7 @@ NOTEBOOKS = {
     "17_debug_tools": (remedies.ANOMALY, remedies.PROFILER),
     "20_validation_without_grad": (remedies.VALIDATION, remedies.GROWTH, stacks.VALIDATION),
     "22_compile_and_cuda_graphs": (remedies.RECOMPILED, remedies.UNCOMPILED, stacks.COMPILING),
-    "23_find_the_bottleneck": (stacks.OUTSIDE,),
+    "23_find_the_bottleneck": (stacks.START, stacks.OUTSIDE),
 }
 _BY_CAUSE = {cause: name for name, causes in NOTEBOOKS.items() for cause in causes}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from labkit.device import accelerator_in_use
 from whyslow import stacks
 from whyslow.shares import Interval
-from whyslow.stacks import BACKWARD, LOADING, UPDATE, VALIDATION, Place, Stack, own
+from whyslow.stacks import BACKWARD, LOADING, START, UPDATE, VALIDATION, Place, Stack, own
 
 # The first and the last line.
 Range = tuple[int, int]
@@ -54,7 +54,7 @@ def cause_of(stack: Stack) -> str:
         if isinstance(place, Place):
             quiet = quiet or bool(_around(place, "without"))
             cause = UPDATE if _around(place, "update") else cause
-        elif place == LOADING:
+        elif place in (LOADING, START):
             cause = place
             break
         elif place == VALIDATION:
@@ -63,7 +63,7 @@ def cause_of(stack: Stack) -> str:
         elif cause != stacks.COMPILING and (cause, place) != (BACKWARD, stacks.FORWARD):
             cause = place
     # A training step that validates, too, also has a backward pass and an update.
-    if quiet and cause not in (BACKWARD, UPDATE):
+    if quiet and cause not in (START, BACKWARD, UPDATE):
         return VALIDATION
     last = "".join(linecache.getline(each.file, each.line) for each in own(stack[-1:]))
     if not cause and accelerator_in_use() and _WAITS.search(last):

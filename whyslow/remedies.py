@@ -78,8 +78,8 @@ REMEDIES = {
     "kept: with torch.inference_mode(): around the loop, model.eval() before it.",
     stacks.WAITING: "The program waits there for another thread or process.\n"
     "Whether that one does the work, `py-spy dump` of its process says.",
-    stacks.OUTSIDE: "It is no training step: do it less often, in another process, or once,\n"
-    "and keep what it has made. What is paid once counts less in a longer run.",
+    stacks.START: "It is paid once: watch longer, or begin to watch behind it.",
+    stacks.OUTSIDE: "It is no training step: do it less often, or in another process.",
     stacks.OWN: "These lines run outside of modules, loaders and optimizers. A loop over single\n"
     "elements becomes one operator on all; a line of whole tensors is as fast as its operators.",
 }

@@ -19,6 +19,7 @@ from whyslow.stacks import (
     LOADING,
     NOWHERE,
     OUTSIDE,
+    START,
     TRAINING,
     UPDATE,
     Place,
@@ -51,11 +52,15 @@ class Report:
     def __init__(self, tally: Tally, ended: str = "") -> None:
         self.seconds, self.looks, self.ended = tally.total, tally.looks, ended
         self._tally = tally
-        self.loop, inside = in_the_loop({stack for _, stack, _ in tally.items()})
+        last = {stack: block for block, stack, _ in sorted(tally.items(), key=lambda look: look[0])}
+        self.loop, inside = in_the_loop(last.keys())
+        begins = min((block for block, stack, _ in tally.items() if stack in inside), default=0)
 
         def cause(stack: Stack) -> str:
             its = cause_of(stack)
-            return its if stack in inside or its not in TRAINING else OUTSIDE
+            if stack in inside or its not in TRAINING:
+                return its
+            return START if last[stack] <= begins else OUTSIDE
 
         def line(stack: Stack) -> Place:
             return own(stack)[-1] if own(stack) else NOWHERE
@@ -95,8 +100,16 @@ class Report:
             told += f", until {self.ended}"
         if self.looks < FEW:
             told += f", only {self.looks} looks: too short to say much"
-        first, share = next(iter(self.causes.items()))
-        return f"{told}. Most time goes to {first}: {share:.0%}."
+        start, share = self.causes.get(START, 0.0), self.causes[self._first]
+        if start > share:
+            return f"{told}. {start:.0%} of it is start-up; most of the rest is {self._first}."
+        return f"{told}. Most time goes to {self._first}: {share:.0%}."
+
+    @property
+    def _first(self) -> str:
+        """The heaviest cause; what is paid once only where there is nothing else."""
+        others = [cause for cause in self.causes if cause != START]
+        return (others or [START])[0]
 
     def __repr__(self) -> str:
         if not self.looks:
@@ -110,9 +123,8 @@ class Report:
         return "\n\n".join([self.sentence, aligned(rows), *self._notes()])
 
     def _notes(self) -> Iterator[str]:
-        cause = next(iter(self.causes))
-        remedy = remedies.REMEDIES[cause].format(loader=remedies.loader())
-        yield f"Try first, for {cause}:\n{remedy}".replace("\n", "\n  ")
+        remedy = remedies.REMEDIES[self._first].format(loader=remedies.loader())
+        yield f"Try first, for {self._first}:\n{remedy}".replace("\n", "\n  ")
         yield f"By cause: {listed(self.causes)}."
         if self.loop is not None:
             file, (first, last) = self.loop

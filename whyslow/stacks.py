@@ -36,12 +36,12 @@ NOWHERE = Place("", 0, "")
 
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
 LOGGING, COMPILING = "logging", "compiling"
-VALIDATION, WAITING = "validation", "waiting"
+VALIDATION, WAITING, START = "validation", "waiting", "start-up"
 # What no mark says, but the lines of the reader's own.
 HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
 # Of these it matters that they are in the loop.
 TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
-CAUSES = (*TRAINING, LOGGING, VALIDATION, COMPILING, OUTSIDE)
+CAUSES = (*TRAINING, LOGGING, VALIDATION, COMPILING, START, OUTSIDE)
 
 _WAIT = r"_?(join|wait|get|put|result|select|poll|communicate|recv)"
 # Of a library's file and function, as in torch/_tensor.py:backward. The first that fits.
@@ -50,6 +50,7 @@ _MARKS = (
     (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", LOADING),
     (r"numpy/lib/_?npyio|torch/serialization\.py:load", LOADING),
     (r"torch/serialization\.py:save", LOGGING),
+    (r"<frozen importlib", START),
     # What a diagnosis takes its batches from, whoever has written it.
     (r"whyslow/loading\.py:_one_pass", LOADING),
     # Compiling, and not the calls of what is compiled.
@@ -92,13 +93,11 @@ def mark_of(code: CodeType) -> str:
 def stack_of(frame: FrameType | None) -> Stack:
     """Own places and marks, the outermost first; marks that follow each other once.
 
-    Empty for an import, which is paid once; who calls a diagnosis is no part of it.
+    Who calls a diagnosis is no part of it.
     """
     places: list[Place | str] = []
     while frame is not None:
         code = frame.f_code
-        if code.co_filename.startswith("<frozen importlib") and not own(places):
-            return ()
         if is_own(code):
             line = frame.f_lineno or code.co_firstlineno
             places.append(Place(code.co_filename, line, code.co_name))

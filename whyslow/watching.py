@@ -24,7 +24,7 @@ from labkit import show
 from labkit.comparing import budget
 from whyslow.report import Report
 from whyslow.shares import Tally
-from whyslow.stacks import stack_of_thread
+from whyslow.stacks import START, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
 FIRST, MOST = 0.002, 0.05
@@ -103,15 +103,17 @@ def _look(
 ) -> None:
     """Look at a thread until that is ``ended``, or has worked for ``seconds``."""
     begin = last = time.perf_counter()
-    pause = FIRST
+    worked, pause = 0.0, FIRST
     while not ended.wait(pause) and stop():
         stack = stack_of_thread(thread)
         now = time.perf_counter()
         pause = min(max(FIRST, SHARE * (now - begin)), MOST)
         if stack:
             tally.add(stack, now - begin, now - last)
+            # Imports are over sooner or later: the budget is for what comes then.
+            worked += 0.0 if START in stack else now - last
         last = now
-        if tally.total >= seconds and (stops := stop()):
+        if worked >= seconds and (stops := stop()):
             stops()
 
 

@@ -82,19 +82,47 @@ def test_a_line_that_holds_the_lock_gets_the_time_that_it_took():
     assert "holds the lock" in watched.report.lines[0].source
 
 
-def test_an_import_of_a_library_is_no_part_of_the_time(tmp_path, monkeypatch):
+def test_imports_and_what_runs_before_the_loop_are_start_up(tmp_path, monkeypatch):
     installed = tmp_path / "site-packages"
     installed.mkdir()
-    (installed / "slow_to_import.py").write_text("import time; time.sleep(0.4)", encoding="utf-8")
+    (installed / "slow_to_import.py").write_text("import time; time.sleep(0.8)", encoding="utf-8")
     monkeypatch.syspath_prepend(str(installed))
     with whyslow.watch() as watched:
         import slow_to_import  # noqa: F401
 
-        for _ in range(4):
-            time.sleep(LONG)  # after the import
-    assert "after the import" in watched.report.lines[0].source
-    assert not any("slow_to_import" in line.source for line in watched.report.lines)
-    assert watched.report.seconds < 0.4
+        time.sleep(0.1)  # once, before the loop
+        train_slowly()
+        time.sleep(0.1)  # behind the loop
+    report = watched.report
+    causes = {line.source: line.cause for line in report.every_line}
+    assert causes["import slow_to_import  # noqa: F401"] == "start-up"
+    assert causes["time.sleep(0.1)  # once, before the loop"] == "start-up"
+    assert causes["time.sleep(0.1)  # behind the loop"] == "outside the loop"
+    assert causes["time.sleep(2 * LONG)  # in the loop"] == "your own code"
+    assert report.causes["start-up"] > 0.5
+    assert "is start-up; most of the rest is your own code" in report.sentence
+    assert "Try first, for your own code" in str(report)
+
+
+def train_slowly():
+    layer, inputs = nn.Linear(512, 512), torch.randn(2048, 512)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(4):
+        layer(inputs).sum().backward()
+        optimizer.step()
+        time.sleep(2 * LONG)  # in the loop
+
+
+def test_a_budget_is_not_spent_on_imports(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "slow_too.py").write_text("import time; time.sleep(0.4)", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(installed))
+    with whyslow.watch(seconds=0.2, show=False) as watched:
+        import slow_too  # noqa: F401
+
+        time.sleep(1.0)  # watched for 0.2 s
+    assert 0.55 < watched.report.seconds < 1.2
 
 
 def test_what_it_looks_at_is_not_changed():
