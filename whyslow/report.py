@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -60,7 +61,8 @@ class Report:
             its = cause_of(stack)
             if stack in inside or its not in TRAINING:
                 return its
-            return START if last[stack] <= begins else OUTSIDE
+            # One that was seen just now is not known yet.
+            return START if last.get(stack, math.inf) <= begins else OUTSIDE
 
         def line(stack: Stack) -> Place:
             return own(stack)[-1] if own(stack) else NOWHERE
