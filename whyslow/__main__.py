@@ -8,11 +8,8 @@ from pathlib import Path
 from whyslow.watching import Watch
 
 
-def main() -> int:
-    """Watch a script.
-
-    Returns 0; a wrong command line ends with status 2, a script that fails as it does by itself.
-    """
+def main() -> None:
+    """Watch a script. A wrong command line ends with status 2, a script as it does by itself."""
     parser = ArgumentParser(
         prog="whyslow",
         description="Run a script as it is, and say which lines its time goes to.",
@@ -39,8 +36,7 @@ def main() -> int:
             # As Python does: what lies beside the script can be imported.
             sys.path.insert(0, str(path.resolve().parent))
             runpy.run_path(args.script, run_name="__main__")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -27,7 +27,7 @@ from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
 from whyslow import stacks
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.sampling import means_of
+from whyslow.shares import means_of
 
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5
@@ -47,9 +47,8 @@ class Experiment:
 
     ``part`` of a step is what it may shorten. ``words`` complete the remedy. ``samples`` is how
     many times the samples of a step it works on. Below a share of ``least`` nothing is named.
-    ``control`` is what the baseline runs in, where the change costs time by itself. ``cores`` have
-    to be free, where a busy machine would give another answer. ``compiles`` is how many seconds the
-    first step is expected to compile; what was compiled is given up at the end.
+    ``cores`` have to be free, where a busy machine would give another answer. ``compiles`` is how
+    many seconds the first step is expected to compile; what was compiled is given up at the end.
     """
 
     name: str
@@ -57,10 +56,9 @@ class Experiment:
     change: Change = nullcontext
     step: Step | None = None
     part: tuple[str, ...] = MODEL
-    words: Mapping[str, object] = field(default_factory=dict)
+    words: Mapping[str, Any] = field(default_factory=dict)
     samples: float = 1
     least: float = LEAST_SHARE
-    control: Change = nullcontext
     cores: int = 0
     compiles: float = 0.0
 
@@ -91,7 +89,7 @@ class Experiment:
 
     def run(self, baseline: Step, seconds: float, pairs: int = 0) -> Comparison:
         """Time both sides in turn for ``seconds``; or in so many ``pairs``, whatever that takes."""
-        before = _Changed(Workload(baseline), self.control, "as it is")
+        before = _Changed(Workload(baseline), nullcontext, "as it is")
         workload = Workload(self.step or baseline, self.samples)
         after = _Changed(workload, self.change, self.name, before)
         uncompiled = giving_back(torch.compiler.reset) if self.compiles else nullcontext()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -15,7 +15,6 @@ from torch.autograd import profiler
 from torch.backends import cudnn
 from torch.overrides import TorchFunctionMode
 from torch.profiler import profile, supported_activities
-from torch.utils._pytree import tree_leaves
 
 from labkit.busy import cores
 from labkit.counters import CountingMode
@@ -37,14 +36,15 @@ COMPILES = 30.0
 # A larger batch changes what is learned: it has to be worth it, and many times is another question.
 LEARNED, TIMES = 0.15, (8, 2)
 
-_READS = {
-    getattr(torch.Tensor, name) for name in ("item", "tolist", "__float__", "__int__", "__bool__")
-}
+# Makes the experiments of a kind that apply to a step.
+Check = Callable[[Subject], Iterator[Experiment]]
+
+_READS = "item", "tolist", "__float__", "__int__", "__bool__"
 _COPIES = torch.Tensor.to, torch.Tensor.cuda
 
 
 def switches(subject: Subject) -> Iterator[Experiment]:
-    """Each the other way, where it is set so that it may cost time."""
+    """Each switch and mode the other way, where it is set so that it may cost time."""
     seen = subject.seen
     on_cuda = seen.device == "cuda"
     if seen.anomaly:
@@ -163,10 +163,7 @@ def precision(subject: Subject) -> Iterator[Experiment]:
 def layout(subject: Subject) -> Iterator[Experiment]:
     """Weights, their state and batches in channels-last order."""
     seen = subject.seen
-    layers = [each for root in seen.roots for each in root.modules()]
-    # Of one channel for each group, the order makes no difference.
-    convs = [each for each in layers if isinstance(each, nn.Conv2d)]
-    weights = [each.weight for each in convs if each.in_channels != each.groups]
+    weights = [each for each in seen.parameters if each.dim() == 4]
     there = all(each.is_contiguous(memory_format=torch.channels_last) for each in weights)
     if seen.compiled or not seen.images or there:
         return
@@ -189,19 +186,6 @@ def _last(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
-class Calls(TorchFunctionMode):
-    """Every call of torch's Python API goes through ``does``; by default nothing is changed."""
-
-    def __init__(self, does: Callable[[Any, Any, Any], Any] = lambda f, a, k: f(*a, **k)) -> None:
-        super().__init__()
-        self._does = does
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return self._does(func, args, kwargs or {})
-
-
 def waits(subject: Subject) -> Iterator[Experiment]:
     """Reads that give the value that they gave first, and page-locked batches."""
     if subject.seen.device == "cpu":
@@ -211,17 +195,31 @@ def waits(subject: Subject) -> Iterator[Experiment]:
     if operators.host_reads:
         change = partial(Calls, partial(_known, {}))
         how = f"{operators.host_reads} reads a step that give an old value at once"
-        yield Experiment(remedies.HOST, how, change, part=HOST, control=Calls)
-    if any(map(_is_pageable, tensors_of(subject.batches))):
+        yield Experiment(remedies.HOST, how, change, part=HOST)
+    sources = [each for each in tensors_of(subject.batches) if each.device.type == "cpu"]
+    if not all(each.is_pinned() for each in sources):
         pinned = subject.serve([mapped(_pinned, batch) for batch in subject.batches])
         how = "batches from page-locked memory, without waiting for their copies"
         change = partial(Calls, _without_waiting)
-        yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST, control=Calls)
+        yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST)
+
+
+class Calls(TorchFunctionMode):
+    """Every call of torch's Python API goes through ``does``, which takes some time by itself."""
+
+    def __init__(self, does: Callable[[Any, Any, Any], Any]) -> None:
+        super().__init__()
+        self._does = does
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self._does(func, args, kwargs or {})
 
 
 def _known(known: dict[Any, Any], func: Any, args: Any, kwargs: Any) -> Any:
-    """A read returns what it returned first at the same line of the program."""
-    if func not in _READS or args[0].device.type == "cpu":
+    """A read of a device returns what it returned first at the same line of the program."""
+    if getattr(func, "__name__", "") not in _READS or args[0].device.type == "cpu":
         return func(*args, **kwargs)
     frame = sys._getframe(2)
     place = frame.f_code, frame.f_lineno, func
@@ -230,12 +228,8 @@ def _known(known: dict[Any, Any], func: Any, args: Any, kwargs: Any) -> Any:
     return known[place]
 
 
-def _is_pageable(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu" and not tensor.is_pinned()
-
-
 def _pinned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.pin_memory() if _is_pageable(tensor) else tensor
+    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
 
 
 def _without_waiting(func: Any, args: Any, kwargs: Any) -> Any:
@@ -245,27 +239,20 @@ def _without_waiting(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-def validation(subject: Subject) -> Iterator[Experiment]:
-    """No graph in evaluation mode."""
-    if subject.seen.unused:
+def anywhere(subject: Subject) -> Iterator[Experiment]:
+    """No graph in evaluation mode; another number of threads."""
+    seen = subject.seen
+    if seen.unused:
         how = "forward passes in evaluation mode under no_grad"
-        change = partial(forwards, dict.fromkeys(subject.seen.unused), _without_graph)
+        change = partial(forwards, dict.fromkeys(seen.unused), _without_graph)
         yield Experiment(remedies.VALIDATION, how, change, part=ALL)
-
-
-def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
-    with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
-        return forward(*args, **keywords)
-
-
-def threads(subject: Subject) -> Iterator[Experiment]:
-    """As many threads as there are cores; where there are so many now, one."""
+    # As many threads as there are cores; where there are so many now, one.
     now, count, name, least = torch.get_num_threads(), cores(), remedies.FEW_THREADS, LEAST_SHARE
     if now > count:
         name = remedies.MANY_THREADS
     elif now == count:
         count, name, least = 1, remedies.SMALL_WORK, ALONE
-    if subject.seen.device == "cpu" and count != now:
+    if seen.device == "cpu" and count != now:
         yield Experiment(
             name,
             f"{count} threads instead of {now}, on {cores()} cores",
@@ -277,18 +264,21 @@ def threads(subject: Subject) -> Iterator[Experiment]:
         )
 
 
+def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+    with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
+        return forward(*args, **keywords)
+
+
 def compiling(subject: Subject) -> Iterator[Experiment]:
     """The forward passes of the models, and with them their backward passes, by torch.compile."""
     seen = subject.seen
     # Code that the program has compiled itself would be lost with what is made here.
-    if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
+    if not seen.parameters or seen.compiled or codes() > 0:
         return
-    compiled: dict[nn.Module, Any] = {}
+    compiled: Callable[[Any], Any] = cache(torch.compile)
 
     def by_compiler(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
-        if root not in compiled:
-            compiled[root] = torch.compile(forward)
-        return compiled[root](*args, **keywords)
+        return compiled(forward)(*args, **keywords)
 
     how = "the models' forward passes by torch.compile"
     change = partial(forwards, seen.roots, by_compiler)
@@ -310,13 +300,11 @@ def compilations() -> int:
 def larger_batch(subject: Subject) -> Iterator[Experiment]:
     """The same samples several times in one batch, as long as the memory lasts."""
     times = next((each for each in TIMES if subject.has_room(each)), 0)
-    leaves = tree_leaves(subject.batches)
     # The first dimension is that of samples where all have it in common.
-    whole = all(isinstance(each, torch.Tensor) and each.dim() for each in leaves)
-    sizes = {len(each) for each in leaves} if whole else set()
-    if not times or len(sizes) != 1:
+    sizes = {tuple(each.shape[:1]) for each in tensors_of(subject.batches)}
+    if not times or len(sizes) != 1 or () in sizes:
         return
-    [size] = sizes
+    [(size,)] = sizes
     larger = [mapped(lambda tensor: torch.cat([tensor] * times), each) for each in subject.batches]
     yield Experiment(
         remedies.BATCH,
@@ -330,13 +318,12 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
 
 
 # Of those that work on the same part of a step, the first ones come first.
-EXPERIMENTS: tuple[Callable[[Subject], Iterator[Experiment]], ...] = (
+EXPERIMENTS: tuple[Check, ...] = (
     switches,
     optimizers,
     precision,
     layout,
     waits,
-    validation,
-    threads,
+    anywhere,
     compiling,
 )

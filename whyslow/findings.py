@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from labkit import charts, show
 from labkit.show import Bar
 from labkit.text import format_seconds
 from whyslow.remedies import REMEDIES
-from whyslow.sampling import Interval, Share, in_words, listed
+from whyslow.shares import Interval, Share, in_words, listed
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
@@ -42,9 +43,9 @@ class Finding:
         return "\n".join(lines)
 
 
-def found(name: str, share: Share, how: str, **words: object) -> Finding:
+def found(name: str, share: Share, how: str, *, of: str = "time", **words: Any) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
-    return Finding(name, *share, how, REMEDIES[name].format(**words))
+    return Finding(name, *share, how, REMEDIES[name].format(**words), of)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from labkit.busy import cores
 from labkit.device import synchronize
 from whyslow import remedies
 from whyslow.findings import LEAST_SHARE, Finding, found
-from whyslow.sampling import in_words, saving_of, share_of
+from whyslow.shares import in_words, saving_of, share_of
 
 # Steps of which a wait is taken at least.
 LEAST_STEPS = 6
@@ -95,9 +95,7 @@ def _one_pass(loader: Iterable[Any]) -> Iterator[Any]:
 def ahead(loader: Any) -> int:
     """How many batches are there before the first step is done."""
     workers = getattr(loader, "num_workers", 0)
-    if not workers:
-        return int(loader is not None)
-    return workers * (getattr(loader, "prefetch_factor", None) or 2) + 1
+    return workers * (getattr(loader, "prefetch_factor", None) or 2) + (loader is not None)
 
 
 def own_loader(loader: Any) -> Any:
@@ -164,8 +162,7 @@ def with_workers(loader: Any, workers: int) -> Any:
     """The same loader with other workers, whatever else was set; None where it cannot be copied, or
     where its samples may come from what can be read only once.
     """
-    is_known = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
-    if not is_known or loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         return None
     another = own_loader(loader)
     another.num_workers = workers

@@ -31,7 +31,6 @@ PAGEABLE = "copies from pageable memory"
 GROWTH = "memory grows with every step"
 BATCH = "batch too small for the fixed costs of a step"
 
-_LOOK = "whyslow.diagnose(step) tries precision, threads, layout and torch.compile on one step,\n"
 REMEDIES = {
     WAITS: "{loader}\n"
     "Or decode and transform once, before the loop, or a whole batch at a time with tensors.",
@@ -71,8 +70,8 @@ REMEDIES = {
     "another learning rate. Where it must stay small, torch.compile or a CUDA graph helps.",
     FEW_THREADS: "torch.set_num_threads({threads}), or OMP_NUM_THREADS={threads}, at the top:\n"
     "threads that wait for a core also take it from the loader's workers.",
-    stacks.FORWARD: _LOOK + "and says what each of them saves. The line above is where to begin.",
-    stacks.BACKWARD: _LOOK + "and says what each of them saves: backward mirrors forward.",
+    stacks.FORWARD: "whyslow.diagnose(step) tries precision, threads, layout, torch.compile,\n"
+    "and says what each of them saves. Forward is where to begin: backward mirrors it.",
     stacks.UPDATE: "Give the optimizer fused=True: one operator for all weights.\n"
     "Updates and clipping in a loop of your own have functions of torch: torch._foreach_*.",
     stacks.VALIDATION: "Validate less often, or on a part; take a larger batch, since nothing is\n"
@@ -87,6 +86,7 @@ REMEDIES = {
 # Causes of lines for which the same helps as for a finding.
 _SAME = {
     stacks.LOADING: WAITS,
+    stacks.BACKWARD: stacks.FORWARD,
     stacks.HOST: HOST,
     stacks.LOGGING: BESIDE,
     stacks.COMPILING: RECOMPILED,

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from labkit import show
 from labkit.show import Markup
 from labkit.text import aligned, format_seconds
 from whyslow import remedies
-from whyslow.lines import Line, Sampled
-from whyslow.sampling import in_words, listed
-from whyslow.stacks import CAUSES, HOST, LOADING, START
+from whyslow.findings import LEAST_SHARE
+from whyslow.lines import Line, cause_of, in_the_loop
+from whyslow.shares import NONE, Share, Tally, in_words, listed
+from whyslow.stacks import (
+    CAUSES,
+    HOST,
+    LOADING,
+    NOWHERE,
+    OUTSIDE,
+    START,
+    TRAINING,
+    UPDATE,
+    Place,
+    Stack,
+    own,
+)
 
 # Below so many looks a share says little.
 FEW = 100
-# Lines of source around a heavy one, and the share from which a line gets a bar.
-AROUND, DRAWN = 2, 0.005
-BAR = 20
-# The share from which a line is one of the heaviest.
+# Lines of source around a heavy one, and letters of the longest bar.
+AROUND, BAR = 2, 20
+# The share from which a line is shown.
 WORTH = 0.01
 UNSEEN = (
     "what worker processes do while the loop waits for them",
@@ -29,38 +41,69 @@ UNSEEN = (
 )
 
 
-@dataclass(frozen=True)
 class Report:
-    """The heaviest lines of one run; `print` it, or let a cell end in it.
+    """Where the time of a program, or of a step, goes; `print` it, or let a cell end in it.
 
-    ``ended`` says why the watching ended, where that was no plain end: the name of an error.
+    ``lines`` are the heaviest, five at most, as far as they are worth a word, ``every_line`` all.
+    ``causes``: the share of each, the heaviest first; they add up to 1. ``loop``: the training
+    loop, a file and a range of lines, or None where none was found. ``ended`` says why the watching
+    ended, where that was no plain end: the name of an error.
     """
 
-    sampled: Sampled
-    ended: str = ""
+    def __init__(self, tally: Tally, ended: str = "") -> None:
+        self.seconds, self.looks, self.ended = tally.total, tally.looks, ended
+        self._tally = tally
+        last = {stack: block for block, stack, _ in sorted(tally.items(), key=lambda look: look[0])}
+        self.loop, inside = in_the_loop(last.keys())
+        begins = min((block for block, stack, _ in tally.items() if stack in inside), default=0)
 
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """The heaviest lines, five at most, as far as they are worth a word."""
-        return tuple(line for line in self.sampled.lines[:5] if line.share >= WORTH)
+        def cause(stack: Stack) -> str:
+            its = cause_of(stack)
+            if stack in inside or its not in TRAINING:
+                return its
+            # One that was seen just now is not known yet.
+            return START if last.get(stack, math.inf) <= begins else OUTSIDE
 
-    @property
-    def causes(self) -> dict[str, float]:
-        """The share of each cause, the heaviest first; they add up to 1."""
-        return {cause: share for cause, (share, _) in self.sampled.causes.items()}
+        def line(stack: Stack) -> Place:
+            return own(stack)[-1] if own(stack) else NOWHERE
+
+        first: dict[Place, str] = {}
+        for place, its in tally.shares(lambda stack: (line(stack), cause(stack))):
+            first.setdefault(place, its)
+        shares = tally.shares(line).items()
+        self.every_line = [
+            Line(*place, first[place], *share) for place, share in shares if place.file
+        ]
+        self.lines = [each for each in self.every_line[:5] if each.share >= WORTH]
+        self.causes = {name: share for name, (share, _) in tally.shares(cause).items()}
+
+    def share(self, wanted: Callable[[Stack], bool], without: str = "") -> Share:
+        """The share of these stacks in all, or in those ``without`` a cause."""
+        shares = self._tally.shares(
+            lambda stack: None if cause_of(stack) == without else wanted(stack)
+        )
+        return shares.get(True, NONE)
+
+    def where(self, causes: tuple[str, ...]) -> str:
+        """The heaviest line of these causes; nothing where there is none to name."""
+        # Of updates last: most of theirs may be torch's.
+        for line in sorted(self.every_line, key=lambda line: line.cause == UPDATE):
+            if line.cause in causes and line.share >= LEAST_SHARE:
+                return f"{line.place}: {line.source}"
+        return ""
 
     @property
     def sentence(self) -> str:
         """The result in words."""
-        if not self.sampled.looks:
+        if not self.looks:
             return "No line of your own files ran while it was watched."
-        told = f"Watched {format_seconds(self.sampled.seconds)}"
+        told = f"Watched {format_seconds(self.seconds)}"
         if self.ended:
             told += f", until {self.ended}"
-        if self.sampled.looks < FEW:
-            told += f", only {self.sampled.looks} looks: too short to say much"
+        if self.looks < FEW:
+            told += f", only {self.looks} looks: too short to say much"
         start, share = self.causes.get(START, 0.0), self.causes[self._first]
-        if start > share and self._first != START:
+        if start > share:
             return f"{told}. {start:.0%} of it is start-up; most of the rest is {self._first}."
         return f"{told}. Most time goes to {self._first}: {share:.0%}."
 
@@ -71,7 +114,7 @@ class Report:
         return (others or [START])[0]
 
     def __repr__(self) -> str:
-        if not self.sampled.looks:
+        if not self.looks:
             return self.sentence
         rows = []
         for line in self.lines:
@@ -85,18 +128,18 @@ class Report:
         remedy = remedies.REMEDIES[self._first].format(loader=remedies.loader())
         yield f"Try first, for {self._first}:\n{remedy}".replace("\n", "\n  ")
         yield f"By cause: {listed(self.causes)}."
-        if self.sampled.loop is not None:
-            file, (first, last) = self.sampled.loop
+        if self.loop is not None:
+            file, (first, last) = self.loop
             yield f"The training loop is {Path(file).name}, lines {first} to {last}."
         yield f"Looked for: {', '.join(CAUSES)}."
         unseen = UNSEEN if {LOADING, HOST} & self.causes.keys() else UNSEEN[1:]
         yield f"Not seen: {'; '.join(unseen)}."
 
     def _repr_html_(self) -> str:
-        if not self.sampled.looks:
+        if not self.looks:
             return show.result(show.sentence(self.sentence))
         remedy, *notes = self._notes()
-        drawn = [line for line in self.sampled.lines if line.share >= DRAWN]
+        drawn = [line for line in self.every_line if line.share >= WORTH]
         return show.result(
             show.sentence(self.sentence),
             show.sentence(" ".join(remedy.split())),
@@ -109,23 +152,18 @@ def _excerpt(file: str, lines: Sequence[Line]) -> Markup:
     """The source of a file, with a bar beside each of its ``lines``."""
     known = {line.number: line for line in lines if line.file == file}
     near = {number + step for number in known for step in range(-AROUND, AROUND + 1)}
-    rows, before = [], 0
-    for number, text in enumerate(linecache.getlines(file), 1):
-        if number in near:
-            if before and number > before + 1:
-                rows.append(_row("⋯"))
-            rows.append(_row(str(number), text.rstrip(), known.get(number)))
-            before = number
+    texts = enumerate(linecache.getlines(file), 1)
+    rows = [_row(number, text, known.get(number)) for number, text in texts if number in near]
     title = next(iter(known.values())).place.rpartition(":")[0]
     body = show.element("table", *rows, kind="source")
     return show.element("div", show.note(title), body, kind="scroll")
 
 
-def _row(number: str, text: str = "", line: Line | None = None) -> Markup:
+def _row(number: int, text: str, line: Line | None) -> Markup:
     share, bar, cause = "", Markup(), ""
     if line is not None:
         share, cause = f"{line.share:.0%}", line.cause
         drawn = show.element("i", style=f"width:{100 * line.share:.1f}%", data_cause=cause)
         bar = show.element("span", drawn, title=cause)
-    cells = [number, share, bar, show.element("code", text), cause]
+    cells = [str(number), share, bar, show.element("code", text.rstrip()), cause]
     return show.element("tr", *(show.element("td", each) for each in cells))

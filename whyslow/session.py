@@ -21,17 +21,19 @@ from labkit import pick
 from labkit.busy import Others, cores
 from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
-from labkit.restore import Restoration, giving_back, preserve_state, restoring
+from labkit.restore import giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_bytes, format_seconds
 from whyslow import experiments, loading, remedies
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
-from whyslow.lines import Sampled, cause_of
+from whyslow.lines import cause_of
 from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own_loader, stream
-from whyslow.sampling import NONE, Tally, sampling, share_of
+from whyslow.report import Report
+from whyslow.shares import Tally, share_of
 from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack, own
-from whyslow.subject import MEMORY_STEPS, Subject, mapped, memory_of, observe, tensors_of
+from whyslow.subject import MEMORY_STEPS, Subject, mapped, memory_of, tensors_of
+from whyslow.watching import Watch
 
 # Parts of the budget: running steps on batches as they come, and repeating one experiment.
 STREAMING, LONGEST = 0.2, 0.15
@@ -44,10 +46,11 @@ MANY = 12
 # One compilation is no habit; a little work of one's own is in every step.
 COMPILATIONS, LITTLE = 2, 0.08
 
+# The reader's: of a batch, or of nothing.
+Step = Callable[..., object]
 
-def diagnose(
-    step: Callable[..., object], batches: Any = None, *, seconds: float | None = None
-) -> Diagnosis:
+
+def diagnose(step: Step, batches: Any = None, *, seconds: float | None = None) -> Diagnosis:
     """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
 
     ``step(batch)`` does one training step; without ``batches``, ``step()`` gets its own.
@@ -75,24 +78,18 @@ def diagnose(
 class Session:
     """One diagnosis while it runs."""
 
-    def __init__(
-        self, step: Callable[..., object], batches: Any = None, seconds: float = 1.0
-    ) -> None:
+    def __init__(self, step: Step, batches: Any = None, seconds: float = 1.0) -> None:
         self.subject = Subject(step, own_loader(batches))
         self.seconds, self.begin = seconds, time.perf_counter()
         self.others = Others()
-        self.sampled = Sampled(Tally())
-        self.restoration: Restoration
+        self.report = Report(Tally())
         self.found: list[Finding] = []
         # What was looked for, and why it could not be measured, or "".
         self.checked: dict[str, str] = {}
         self.notes: list[str] = []
-        self.step_seconds = math.nan
         self.phases: dict[str, float] = {}
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
-        # The line that took most of loading the first batches.
-        self.loads_in = ""
         # Whether any experiment was made.
         self.tried = False
 
@@ -123,7 +120,7 @@ class Session:
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
-            time.perf_counter() - self.begin,
+            self.seconds - self.left,
             self.phases,
             (*self.notes, *self.restoration.notes),
             {name: why for name, why in self.checked.items() if why},
@@ -131,28 +128,20 @@ class Session:
         )
 
     def _look(self) -> None:
-        """The first steps: what is used, and how long it takes."""
-        subject = self.subject
-        if subject.loader is not None:
-            with sampling() as tally:
-                subject.keep()
-            self.loads_in = Sampled(tally).where((LOADING,))
-        probe = [mapped(torch.clone, batch) for batch in subject.batches[:1]]
-        versions = [each._version for each in tensors_of(probe)]
-        before = experiments.codes()
-        self._observe(subject.serve(probe))
-        if versions != [each._version for each in tensors_of(probe)]:
-            subject.copied = True
-            self.notes.append("the step writes into its batches; it was given copies")
-        if subject.step_seconds < self.seconds / 2 or experiments.codes() != before:
-            # The first one has no gradients to begin with, and compiles: the second tells more.
-            self._observe(subject.serve())
-
-    def _observe(self, step: Callable[[], object]) -> None:
-        with sampling() as tally:
-            self.subject.seen = observe(step, self.restoration.keep)
-        self.sampled = Sampled(tally)
-        self.step_seconds = self.subject.step_seconds = self.subject.seen.seconds
+        """The first batches and steps: what is used, and how long it takes."""
+        subject, before = self.subject, experiments.compilations()
+        with Watch(show=False) as watch:
+            subject.keep()
+            probe = mapped(torch.clone, subject.batches[:1])
+            versions = [each._version for each in tensors_of(probe)]
+            subject.observe(probe, self.restoration.keep)
+            if versions != [each._version for each in tensors_of(probe)]:
+                subject.copied = True
+                self.notes.append("the step writes into its batches; it was given copies")
+            if subject.step_seconds < self.seconds / 2 or experiments.compilations() > before:
+                # The first one has no gradients to begin with, and compiles.
+                subject.observe(subject.batches, self.restoration.keep)
+        self.report = watch.report
 
     def _count(self) -> None:
         """Memory, in a few steps more."""
@@ -165,8 +154,7 @@ class Session:
             subject.peak, stays, share = memory_of(subject.serve(), subject.seen.device)
             self.checked[remedies.GROWTH] = ""
             how = f"by counting: {format_bytes(stays)} stay alive after each step"
-            grows = found(remedies.GROWTH, (share, (share, share)), how)
-            self.found.append(replace(grows, of="memory"))
+            self.found.append(found(remedies.GROWTH, (share, (share, share)), how, of="memory"))
 
     def _too_slow(self, steps: int, more: float = 0.0) -> str:
         """Why so many steps, and ``more`` seconds, were not taken."""
@@ -181,8 +169,7 @@ class Session:
             streamed = self._streamed()
             times = experiments.compilations() - before
             self.found.append(self._waits(streamed))
-        if streamed.wholes:
-            self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
+        self.step_seconds = self.subject.step_seconds / (1 - self.waiting)
         self.checked[remedies.RECOMPILED] = ""
         if times >= COMPILATIONS:
             how = f"by its lines: {times} compilations in warm steps"
@@ -193,42 +180,41 @@ class Session:
         subject = self.subject
         workers = getattr(subject.loader, "num_workers", 0)
         # The first batches of workers are those that they took to start.
-        load = 0.0 if workers else max(subject.loads, default=0.0)
+        load = 0.0 if workers else max(subject.loads)
         steps = LEAST_STEPS + ahead(subject.loader)
         if steps * (subject.step_seconds + load) > 2 * STREAMING * self.seconds:
             if not workers:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
             self.checked[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
-        with sampling() as tally:
+        with Watch(show=False) as watch:
             streamed = stream(subject.train, subject.loader, STREAMING * self.seconds)
-        self.sampled = Sampled(tally)
+        self.report = watch.report
         if streamed.works:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed
 
     def _waits(self, streamed: Stream) -> Finding:
         """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
-        subject, loads = self.subject, self.sampled.causes.get(LOADING, NONE)
-        self.phases = {cause: share for cause, (share, _) in self.sampled.causes.items()}
+        subject, self.phases = self.subject, dict(self.report.causes)
         self.checked.setdefault(remedies.WAITS, "")
         if subject.loader is not None and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
-            rest = (1 - self.waiting) / max(1 - loads[0], 1e-9)
-            self.phases.pop(LOADING, None)
+            rest = (1 - self.waiting) / max(1 - self.phases.pop(LOADING, 0.0), 1e-9)
             others = {cause: rest * share for cause, share in self.phases.items()}
             self.phases = {LOADING: self.waiting} | others
             waits = loading.finding(subject.train, subject.loader, streamed, self._may_fail)
         else:
+            loads = self.report.share(lambda stack: cause_of(stack) == LOADING)
             how = "by its lines: a loader of the step's own"
             waits = found(remedies.WAITS, loads, how, loader=remedies.loader())
-        return replace(waits, where=self.sampled.where((LOADING,)) or self.loads_in)
+        return replace(waits, where=self.report.where((LOADING,)))
 
     def _placed(self, finding: Finding, part: tuple[str, ...]) -> Finding:
         """With the line that takes most of the part, and as a share of all of the step."""
         scale, (low, high) = 1 - self.waiting, finding.interval
         share, interval = scale * finding.share, (scale * low, scale * high)
-        return replace(finding, share=share, interval=interval, where=self.sampled.where(part))
+        return replace(finding, share=share, interval=interval, where=self.report.where(part))
 
     def _by_lines(self, name: str, part: tuple[str, ...], how: str) -> Finding:
         """What these causes take; of an update, in the reader's own lines, and not in torch's."""
@@ -237,12 +223,13 @@ class Session:
             cause = cause_of(stack)
             return cause in part and (cause != UPDATE or bool(own(stack[-1:])))
 
-        return self._placed(found(name, self.sampled.share(is_part), how, kind="AdamW"), part)
+        share = self.report.share(is_part, without=LOADING)
+        return self._placed(found(name, share, how, kind="AdamW"), part)
 
     def _own_work(self) -> Iterator[Finding]:
         """Work in the reader's own lines: no experiment is for it. Validation is none of it."""
         seen = self.subject.seen
-        if not seen.roots or not seen.backwards or seen.profiled or seen.unused:
+        if not seen.roots or seen.profiled or seen.unused:
             return
         kinds = {remedies.BESIDE: (OWN, LOGGING), remedies.LOOP: (UPDATE,)}
         if any(map(experiments.is_torchs, seen.optimizers)):
@@ -251,10 +238,8 @@ class Session:
         for name, part in kinds.items():
             self.checked.setdefault(name, "")
             finding = self._by_lines(name, part, how)
-            if finding.interval[0] >= LITTLE:
-                # Most of an update may be torch's.
-                where = self.sampled.where((OWN, LOGGING)) if name == remedies.BESIDE else ""
-                yield replace(finding, where=where or finding.where)
+            if finding.share >= LITTLE:
+                yield finding
 
     def _experiments(self) -> None:
         """In the order of their shares, each with its part of what is left of the time."""
@@ -268,9 +253,7 @@ class Session:
             for experiment in self._every_experiment((experiments.larger_batch,)):
                 self._experiment(experiment, 1)
 
-    def _every_experiment(
-        self, checks: Iterable[Callable[[Subject], Iterator[Experiment]]]
-    ) -> list[Experiment]:
+    def _every_experiment(self, checks: Iterable[experiments.Check]) -> list[Experiment]:
         """All that apply to the step, the largest share first. To make one may take memory."""
         every: list[Experiment] = []
         for check in checks:
@@ -293,7 +276,6 @@ class Session:
         seconds = min(longest, self.left / (rest + 0.5)) if self.tried else longest
         self.tried = True
         with preserve_state(*self.restoration.items), self._may_fail(experiment.name):
-            others = Others()
             room = seconds / self.subject.step_seconds
             few = max(1 + (steps >= STEPS), int(room - 1) // 2) if room < MANY else 0
             result = experiment.run(self.subject.serve(), seconds, few)
@@ -301,7 +283,7 @@ class Session:
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
             self.checked.setdefault(experiment.name, "")
-            if experiment.cores and (busy := others.in_the_way(experiment.cores)):
+            if experiment.cores and (busy := self.others.in_the_way(experiment.cores)):
                 self.checked[experiment.name] = busy
             elif experiment.worth_naming(result):
                 finding = self._placed(experiment.finding(result), experiment.part)

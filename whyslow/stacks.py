@@ -8,8 +8,10 @@ code could be for anything.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -29,6 +31,8 @@ class Place(NamedTuple):
 
 # Places and marks.
 Stack = tuple[Place | str, ...]
+# Where no line of the reader's runs, but what a diagnosis calls.
+NOWHERE = Place("", 0, "")
 
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
 LOGGING, COMPILING = "logging", "compiling"
@@ -47,6 +51,8 @@ _MARKS = (
     (r"numpy/lib/_?npyio|torch/serialization\.py:load", LOADING),
     (r"torch/serialization\.py:save", LOGGING),
     (r"<frozen importlib", START),
+    # What a diagnosis takes its batches from, whoever has written it.
+    (r"whyslow/loading\.py:_one_pass", LOADING),
     # Compiling, and not the calls of what is compiled.
     (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", COMPILING),
     (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", COMPILING),
@@ -56,14 +62,13 @@ _MARKS = (
     (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", UPDATE),
     (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", LOGGING),
     # Trainers of libraries, whose loops are not the reader's.
-    (r"lightning/.*evaluation_loop", VALIDATION),
+    (r"lightning/.*evaluation_loop|fastai/learner\.py:.*validate", VALIDATION),
     (r"transformers/trainer\.py:(evaluat|predict)", VALIDATION),
-    (r"fastai/learner\.py:(_do_epoch_validate|validate)", VALIDATION),
     (rf"/(threading|queue|selectors|subprocess)\.py:{_WAIT}", WAITING),
     (rf"/(concurrent/futures|multiprocessing)/\w+\.py:{_WAIT}", WAITING),
 )
 _RULES = tuple((re.compile(place), mark) for place, mark in _MARKS)
-_KIT = tuple(str(Path(module).parent.resolve()) for module in (__file__, labkit.__file__))
+_KIT = tuple(f"{Path(each).parent.resolve()}{os.sep}" for each in (__file__, labkit.__file__))
 # Python's own functions that are made from text, such as those of dataclasses.
 _MADE = re.compile(r"__\w+__$")
 
@@ -86,7 +91,10 @@ def mark_of(code: CodeType) -> str:
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """Own places and marks, the outermost first; marks that follow each other once."""
+    """Own places and marks, the outermost first; marks that follow each other once.
+
+    Who calls a diagnosis is no part of it.
+    """
     places: list[Place | str] = []
     while frame is not None:
         code = frame.f_code
@@ -95,26 +103,26 @@ def stack_of(frame: FrameType | None) -> Stack:
             places.append(Place(code.co_filename, line, code.co_name))
         elif (mark := mark_of(code)) and places[-1:] != [mark]:
             places.append(mark)
+        if code.co_filename.startswith(_KIT[0]):
+            places.append(NOWHERE)
+            break
         frame = frame.f_back
     return tuple(reversed(places))
 
 
-def stack_of_thread(thread: int, below: int | None = None) -> Stack:
-    """Of this thread, or of one for which it only waits; empty where none runs a reader's line.
-
-    ``below`` is how many places at its beginning are no part of it; then marks alone are enough.
-    """
+def stack_of_thread(thread: int) -> Stack:
+    """Of this thread, or of one for which it only waits; empty where none runs a reader's line."""
     with looking_at_frames():
         frames = sys._current_frames()
-        stack = stack_of(frames.get(thread))[below or 0 :]
+        stack = stack_of(frames.get(thread))
         if stack and stack[-1] == WAITING:
             for other, frame in frames.items():
                 instead = stack_of(frame) if other != thread else ()
                 if own(instead) and instead[-1] != WAITING:
                     return instead
-    return stack if below is not None or own(stack) else ()
+    return stack if own(stack) or NOWHERE in stack else ()
 
 
-def own(stack: Stack) -> list[Place]:
+def own(stack: Iterable[Place | str]) -> list[Place]:
     """The own lines of a stack: the last one runs, or has called what runs."""
-    return [place for place in stack if isinstance(place, Place)]
+    return [place for place in stack if isinstance(place, Place) and place.file]

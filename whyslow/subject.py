@@ -1,7 +1,7 @@
 """The program under diagnosis: its step, its batches, and what was seen of both.
 
-A step is seen by torch's global hooks; a backward pass has none. What the step itself calls, and
-not another module, is a *root*; what a DataLoader calls to make a batch is none.
+A step is seen by torch's global hooks. What the step itself calls, and not another module, is a
+*root*; what a DataLoader calls to make a batch is none.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -28,7 +28,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from labkit.device import check_current, synchronize
 from labkit.memory import StorageTracker
 from labkit.restore import giving_back
-from labkit.restore.attributes import patched
 from labkit.restore.memory import bytes_of, free_bytes
 from whyslow.loading import timed
 from whyslow.stacks import LOADING, mark_of
@@ -57,7 +56,6 @@ class Seen:
     unused: list[nn.Module] = field(default_factory=list)
     device: str = "cpu"
     seconds: float = 0.0
-    backwards: int = 0
     recomputed: bool = False
     lower_precision: bool = False
     anomaly: bool = False
@@ -88,7 +86,7 @@ class Seen:
         self.recomputed |= _goes_back()
         if not self.is_here():
             return
-        callers = list(_callers(sys._getframe(1)))
+        callers = [frame.f_code for frame, _ in traceback.walk_stack(sys._getframe())]
         if sum(code is _CALL for code in callers) > 1:
             return
         if LOADING in map(mark_of, callers):
@@ -125,28 +123,16 @@ def _goes_back() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _callers(frame: FrameType | None) -> Iterator[CodeType]:
-    while frame is not None:
-        yield frame.f_code
-        frame = frame.f_back
-
-
 @contextmanager
 def _listening(seen: Seen) -> Iterator[None]:
     """Tell ``seen`` what this thread's steps do inside, and the hooks of their gradients."""
     handles: list[Any] = []
-    backward = torch.autograd.backward
 
     def remove() -> None:
         for handle in handles:
             handle.remove()
 
-    def goes_back(*args: Any, **keywords: Any) -> Any:
-        seen.backwards += seen.is_here()
-        return backward(*args, **keywords)
-
-    # No ExitStack: of its callbacks, an interrupt may leave some undone.
-    with giving_back(remove), patched(torch.autograd, "backward", goes_back):
+    with giving_back(remove):
         handles.append(module_hooks.register_module_forward_pre_hook(seen.enters))
         handles.append(optimizer_hooks.register_optimizer_step_pre_hook(seen.updates))
         yield
@@ -203,6 +189,11 @@ class Subject:
         if self.loader is None:
             return self.call()
         return self.call(mapped(torch.clone, batch) if self.copied else batch)
+
+    def observe(self, batches: list[Any], on_new: Callable[[Any], None]) -> None:
+        """See what a step does on the first of these; ``on_new`` is that of `Seen`."""
+        self.seen = observe(self.serve(batches), on_new)
+        self.step_seconds = self.seen.seconds
 
     def keep(self) -> None:
         """Take the first batches of the loader. ValueError where it has none."""

@@ -14,6 +14,7 @@ import argparse
 import gc
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 
 from course.models import convnet
 from labkit.comparing import measuring
-from whyslow import sampling
+from whyslow import watching
 from whyslow.experiment import Experiment
 
 Step = Callable[[], None]
@@ -60,13 +61,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=120.0)
     seconds = parser.parse_args().seconds
-    paces = (sampling.FIRST, sampling.MOST)
+    paces = (watching.FIRST, watching.MOST)
     for make in (large, small):
         rows = [("off against off", nullcontext, 1.0)]
-        rows += [
-            (f"every {pace * 1e3:g} ms against off", sampling.sampling, pace) for pace in paces
-        ]
-        for name, change, sampling.FIRST in rows:
+        watch = partial(watching.Watch, show=False)
+        rows += [(f"every {pace * 1e3:g} ms against off", watch, pace) for pace in paces]
+        for name, change, watching.FIRST in rows:
             with measuring(1):
                 result = Experiment(name, name, change).run(make(), seconds)
             low, high = (1 / each - 1 for each in reversed(result.interval))

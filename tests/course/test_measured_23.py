@@ -61,9 +61,9 @@ def test_what_cannot_be_loaded_is_named() -> None:
 def test_a_program_is_seen_by_whyslow_in_its_own_lines() -> None:
     program = programs.load("train.py", [20])
     with whyslow.watch(show=False) as watch:
-        while watch.report.sampled.looks < 20:
+        while watch.report.looks < 20:
             program.epoch()
-    lines = [line for line in watch.report.sampled.lines if line.file == program.file]
+    lines = [line for line in watch.report.every_line if line.file == program.file]
     assert lines and all(line.source == program.lines[line.number - 1].strip() for line in lines)
     assert "train.py, line 20 mended" in watch.report._repr_html_()
     # The reader bets first.

@@ -27,10 +27,10 @@ from whyslow import subject as of_subject
 from whyslow.experiment import Experiment
 from whyslow.experiments import EXPERIMENTS
 from whyslow.findings import Finding
-from whyslow.lines import Sampled
 from whyslow.loading import Stream, end_workers, own_loader, stream
 from whyslow.remedies import BESIDE, LOOP
-from whyslow.sampling import BLOCK, Tally, sampling, saving_of, share_of
+from whyslow.report import Report
+from whyslow.shares import BLOCK, Tally, saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING, UPDATE, Place
 from whyslow.subject import Seen, Subject
 from whyslow.watching import Watch
@@ -198,12 +198,12 @@ def test_a_change_that_breaks_the_first_step_is_refused():
 def test_the_looks_end_with_who_wanted_them():
     """As after an interrupt before the block has begun: its thread keeps the sampler alive."""
     watch = Watch(show=False).start()
-    sampler = watch._sampler
-    assert sampler._thread.is_alive()
+    thread = watch._thread
+    assert thread.is_alive()
     del watch
     gc.collect()
-    sampler._thread.join(5)
-    assert not sampler._thread.is_alive()
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 def model():
@@ -233,11 +233,11 @@ UPDATES, COUNTS = map(line_of, (updates, counts))
 def told_of(shares, **seen):
     """A session that has seen each of these stacks take its share of the time."""
     told, tally = session.Session(lambda: None), Tally()
-    told.subject.seen = Seen(roots=[model()], backwards=1, **seen)
+    told.subject.seen = Seen(roots=[model()], **seen)
     for block in range(12):
         for stack, share in shares.items():
             tally.add(stack, block * BLOCK, share * BLOCK)
-    told.sampled = Sampled(tally)
+    told.report = Report(tally)
     return told
 
 
@@ -294,9 +294,9 @@ def test_loops_in_python_are_seen_in_their_lines(monkeypatch, name, finding):
             told.subject.seen = of_subject.observe(
                 told.subject.serve(program.batches), lambda item: None
             )
-            with sampling() as tally:
+            with Watch(show=False) as watch:
                 stream(told.subject.train, program.batches, 1.0)
-            told.sampled = Sampled(tally)
+            told.report = watch.report
         found = names_and_shares(told._own_work())
         # Beside the rest of the step, which is the same in both.
         beside_it.append(found.get(finding, 0.0) / (1 - found.get(finding, 0.0)))
@@ -568,9 +568,9 @@ def test_another_threads_steps_are_not_told():
     told = Seen()
     with of_subject._listening(told):
         by_the_program(step)
-        assert (told.roots, told.backwards, told.optimizers) == ([], 0, [])
+        assert (told.roots, told.optimizers) == ([], [])
         step()
-    assert (told.roots, told.backwards, len(told.optimizers)) == ([weights], 1, 1)
+    assert (told.roots, len(told.optimizers)) == ([weights], 1)
 
 
 @pytest.mark.parametrize(("runs", "told_of"), [(lambda work: work(), 1), (by_the_program, 0)])
@@ -580,7 +580,7 @@ def test_an_update_within_the_backward_pass_is_told(runs, told_of):
     told = Seen()
     with of_subject._listening(told):
         weights(torch.ones(2, 4)).sum().backward()
-    assert (told.backwards, len(told.optimizers)) == (1, told_of)
+    assert len(told.optimizers) == told_of
 
 
 # --------------------------------------------------------------------------- waits for the device

@@ -6,9 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import whyslow
-from whyslow.lines import Sampled
 from whyslow.loading import stream
-from whyslow.sampling import sampling
 from whyslow.stacks import BACKWARD, FORWARD, OWN, UPDATE
 from whyslow.subject import observe
 
@@ -168,9 +166,9 @@ def test_the_phases_of_each_kind(name, phases):
     found = {}
     for _ in range(10):
         # Beside other programs there are few looks in a moment.
-        with sampling() as tally:
+        with whyslow.watch(show=False) as watch:
             stream(lambda batch: step(), None, 0.5)
-        found = {cause: share for cause, (share, _) in Sampled(tally).causes.items()} | found
+        found = watch.report.causes | found
         if phases <= found.keys():
             break
     assert phases <= found.keys()

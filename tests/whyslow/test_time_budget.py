@@ -13,10 +13,10 @@ from tests.whyslow.parts import full, trainer
 from whyslow import experiments, session
 from whyslow.experiment import ALL, HOST, MODEL, UPDATE, Experiment
 from whyslow.findings import Diagnosis, Finding
-from whyslow.sampling import MOST
 from whyslow.stacks import BACKWARD, FORWARD, LOADING
 from whyslow.stacks import HOST as HOST_WAITS
 from whyslow.stacks import UPDATE as UPDATING
+from whyslow.watching import MOST
 
 # Seconds on the clock from which on a part of a step is looked at in each step.
 LONG = 0.1

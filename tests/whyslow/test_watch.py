@@ -20,9 +20,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import whyslow
 from tests.whyslow.shapes import LONG, SHAPES, small
 from whyslow.__main__ import main
-from whyslow.lines import Sampled
-from whyslow.sampling import BLOCK, BLOCKS, Sampler, Tally
-from whyslow.source import source_of
+from whyslow.lines import source_of
+from whyslow.shares import BLOCK, BLOCKS, Tally
 from whyslow.stacks import is_own, mark_of, stack_of_thread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,8 +78,51 @@ def test_a_line_that_holds_the_lock_gets_the_time_that_it_took():
         for _ in range(5):
             sorted(numbers, key=lambda each: each)  # holds the lock
     wall = time.perf_counter() - begin
-    assert watched.report.sampled.seconds == pytest.approx(wall, rel=0.3)
+    assert watched.report.seconds == pytest.approx(wall, rel=0.3)
     assert "holds the lock" in watched.report.lines[0].source
+
+
+def test_imports_and_what_runs_before_the_loop_are_start_up(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "slow_to_import.py").write_text("import time; time.sleep(0.8)", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(installed))
+    with whyslow.watch() as watched:
+        import slow_to_import  # noqa: F401
+
+        time.sleep(0.1)  # once, before the loop
+        train_slowly()
+        time.sleep(0.1)  # behind the loop
+    report = watched.report
+    causes = {line.source: line.cause for line in report.every_line}
+    assert causes["import slow_to_import  # noqa: F401"] == "start-up"
+    assert causes["time.sleep(0.1)  # once, before the loop"] == "start-up"
+    assert causes["time.sleep(0.1)  # behind the loop"] == "outside the loop"
+    assert causes["time.sleep(2 * LONG)  # in the loop"] == "your own code"
+    assert report.causes["start-up"] > 0.5
+    assert "is start-up; most of the rest is" in report.sentence
+    assert "Try first, for start-up" not in str(report)
+
+
+def train_slowly():
+    layer, inputs = nn.Linear(512, 512), torch.randn(2048, 512)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(4):
+        layer(inputs).sum().backward()
+        optimizer.step()
+        time.sleep(2 * LONG)  # in the loop
+
+
+def test_a_budget_is_not_spent_on_imports(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "slow_too.py").write_text("import time; time.sleep(0.4)", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(installed))
+    with whyslow.watch(seconds=0.2, show=False) as watched:
+        import slow_too  # noqa: F401
+
+        time.sleep(1.0)  # watched for 0.2 s
+    assert 0.55 < watched.report.seconds < 1.2
 
 
 def test_what_it_looks_at_is_not_changed():
@@ -115,16 +157,16 @@ def test_it_ends_by_itself_while_the_training_goes_on(capsys):
         if said:
             break
     assert "Watched" in said
-    looks = watched.report.sampled.looks
+    looks = watched.report.looks
     time.sleep(0.02)
-    assert watched.report.sampled.looks == looks
+    assert watched.report.looks == looks
     watched.stop()
     assert not capsys.readouterr().err
 
 
 def test_a_report_may_be_left_to_the_caller(capsys):
     with whyslow.watch(show=False) as watch:
-        while watch.report.sampled.looks < 5:
+        while watch.report.looks < 5:
             torch.ones(100, 100) @ torch.ones(100, 100)
     assert watch.report.lines
     printed = capsys.readouterr()
@@ -244,7 +286,7 @@ def test_methods_that_dataclasses_make_are_no_lines_of_the_reader():
     from whyslow.lines import Line
 
     assert not is_own(Line.__init__.__code__)
-    assert not is_own(nn.Module.__call__.__code__) and not is_own(Sampler._run.__code__)
+    assert not is_own(nn.Module.__call__.__code__) and not is_own(whyslow.watch.start.__code__)
     assert is_own(small.__code__)
 
 
@@ -295,7 +337,7 @@ def test_a_long_run_keeps_few_blocks():
 
 
 def test_without_a_line_of_the_reader_it_says_so():
-    report = whyslow.Report(Sampled(Tally()))
+    report = whyslow.Report(Tally())
     assert "No line of your own files" in str(report) and "No line" in report._repr_html_()
 
 

@@ -1,33 +1,16 @@
-"""A thread that looks, every 2 to 50 milliseconds, at which line another one is.
-
-A look takes some 10 microseconds, but the two threads change places for it, which costs a program
-of small operators 300 to 400. So the looks begin close together, and are soon far apart.
-Torch's operators release the interpreter's lock, so that the thread gets its turn while they run.
-A look counts for the time since the last one, not for one: where the lock is held for longer, the
-line that held it gets that time. Nothing is called in the thread that is looked at.
-"""
+"""Seconds by stack, and shares of time with their intervals."""
 
 from __future__ import annotations
 
-import contextvars
 import math
-import sys
-import threading
-import time
-import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
 
-from labkit.restore import giving_back
 from labkit.results.statistics import estimate, runs_of
-from whyslow.stacks import START, Stack, stack_of, stack_of_thread
+from whyslow.stacks import Stack
 
-# Seconds between two looks, at first and at most; of the seconds so far, after which share.
-FIRST, MOST = 0.002, 0.05
-SHARE = 1 / 100
 # Seconds of a block, and the most blocks: then two of them become one.
 BLOCK, BLOCKS = 0.025, 200
 # Of shares: with fewer values each counts for itself, runs of neighbours would be too few.
@@ -41,18 +24,20 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class Tally:
-    """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken.
+    """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken, and
+    the ``total`` of their seconds.
 
     Time in which no line of the reader's ran, as between two cells, is in no block.
     """
 
     def __init__(self) -> None:
-        self.looks, self._width = 0, BLOCK
+        self.looks, self.total, self._width = 0, 0.0, BLOCK
         self._seconds: dict[tuple[int, Stack], float] = defaultdict(float)
 
     def add(self, stack: Stack, now: float, seconds: float) -> None:
         """One look: ``now`` counts from the begin."""
         self.looks += 1
+        self.total += seconds
         while now >= BLOCKS * self._width:
             self._width *= 2
             wider: dict[tuple[int, Stack], float] = defaultdict(float)
@@ -65,12 +50,12 @@ class Tally:
         """Block, stack and seconds as they are now: a sampler may add to them."""
         return [(*key, seconds) for key, seconds in list(self._seconds.items())]
 
-    def shares(self, kind_of: Callable[[Stack, int], Kind | None]) -> dict[Kind, Share]:
+    def shares(self, kind_of: Callable[[Stack], Kind | None]) -> dict[Kind, Share]:
         """The share of each kind of stacks, the largest first; without those of no kind."""
         wholes: dict[int, float] = defaultdict(float)
         kinds: dict[Kind, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for block, stack, seconds in self.items():
-            kind = kind_of(stack, block)
+            kind = kind_of(stack)
             if kind is not None:
                 wholes[block] += seconds
                 kinds[kind][block] += seconds
@@ -78,73 +63,6 @@ class Tally:
         for kind, its in kinds.items():
             found[kind] = share_of([its[each] for each in wholes], list(wholes.values()))
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))
-
-    @property
-    def total(self) -> float:
-        """Seconds in which lines of the reader's ran."""
-        return sum(seconds for *_, seconds in self.items())
-
-
-class Sampler:
-    """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
-    without imports. What it looks at begins ``below`` so many places of a stack.
-
-    ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
-    object is gone, as after an interrupt, the sampler ends, too.
-    """
-
-    def __init__(
-        self,
-        done: Callable[[], object] | None = None,
-        seconds: float = math.inf,
-        below: int | None = None,
-    ) -> None:
-        self.tally = Tally()
-        self._below = below
-        self._seconds = seconds
-        self._done = weakref.WeakMethod(done) if done else None
-        self._target = threading.get_ident()
-        self._ended = threading.Event()
-        # What it shows at its end belongs to the cell that has started it.
-        run = contextvars.copy_context().run
-        self._thread = threading.Thread(target=run, args=(self._run,), name="whyslow", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more. The tally does not change after it."""
-        self._ended.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def _run(self) -> None:
-        tally = self.tally
-        begin = last = time.perf_counter()
-        worked, pause = 0.0, FIRST
-        while not self._ended.wait(pause) and (self._done is None or self._done()):
-            stack = stack_of_thread(self._target, self._below)
-            now = time.perf_counter()
-            pause = min(max(FIRST, SHARE * (now - begin)), MOST)
-            if stack:
-                tally.add(stack, now - begin, now - last)
-                # Imports are over sooner or later: the budget is for what comes then.
-                worked += 0.0 if START in stack else now - last
-            last = now
-            if worked >= self._seconds:
-                self._ended.set()
-                if self._done and (done := self._done()):
-                    done()
-
-
-@contextmanager
-def sampling() -> Iterator[Tally]:
-    """Look at the lines that run inside; those that have called it are none."""
-    sampler = Sampler(below=len(stack_of(sys._getframe())))
-    with giving_back(sampler.stop):
-        sampler.start()
-        yield sampler.tally
 
 
 def in_words(share: Share) -> tuple[str, str]:
