@@ -161,12 +161,8 @@ class Bench:
         modules = tuple(self.blocks.modules(i))
         run = partial(self.blocks.run, i)
         name = self.blocks.names[i]
-
-        def again() -> State:
-            return checkpointed(run, leaves(state))
-
         set_rng_state(self.begin)
-        check_repeatable(name, run, self.model, modules, state, again)
+        check_repeatable(name, run, self.model, modules, state)
         with frozen_statistics(modules):
             # What runs with nobody watching is what leaves the block.
             ahead, back, leaving = self._seconds(run, state)

@@ -36,11 +36,11 @@ def method_name(menu: bool) -> str:
 class OptimalTable(Table):
     """C[s, t, m]: least seconds of the plan inside a checkpoint of blocks s..t, in m slots.
 
-    Forward and backward: either block s is kept (with any of its options in the step itself, all of it
-    saved in a checkpoint) and s+1..t go on in what it leaves, or s..k is a checkpoint, runs bare, k+1..t go on beside its output, and C[s, k, m] runs
-    it again. A checkpoint that reaches t would hold and repeat for nothing. No checkpoint reaches
-    the loss, so the last column is free for the step itself, a plan in whose first run no gradient
-    is alive. O(n^3 m), in O(n^2) NumPy calls.
+    Forward and backward: either block s is kept and s+1..t go on in what it leaves, or s..k is a
+    checkpoint, runs bare, k+1..t go on beside its output, and C[s, k, m] runs it again. A
+    checkpoint that reaches t would hold and repeat for nothing. No checkpoint reaches the loss, so
+    the last column is free for the step itself, a plan in whose first run no gradient is alive, and
+    whose blocks may be kept with any of their options. O(n^3 m), in O(n^2) NumPy calls.
 
     ``inside[s, t, m]`` is C, finite from ``enough[s, t]`` slots on. ``held``, ``saved`` and
     ``mark`` are those of `Needs` in slots.
