@@ -49,10 +49,10 @@ def profile(
 
     Each block is run alone, ``repeats`` times, twice where these two agree, or more often on a busy
     machine, and its fastest times are scaled so that they sum to those of the fastest whole step,
-    if one fits into memory. Blocks that do the same work on the same shapes are run once. With a
-    `Roofline` as ``device`` nothing is run: shapes come from meta tensors and seconds from the
-    roofline. ``options``: measure the selective way to keep a block too. Raises ValueError, by
-    name, for blocks that do not compute the same twice, and Busy while something else is measured.
+    if one fits into memory. With a `Roofline` as ``device`` nothing is run: shapes come from meta
+    tensors and seconds from the roofline. ``options``: measure the selective way to keep a block
+    too. Raises ValueError, by name, for blocks that do not compute the same twice, and Busy while
+    something else is measured.
     """
     check_number("repeats", repeats)
     if device is not None and not isinstance(device, Roofline):
