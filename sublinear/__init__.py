@@ -14,7 +14,7 @@ The arrows between the modules::
 
     chain, nodes <- events <- cost <- plan <- searches <- planner
     equal <- repeatable; plan, repeatable <- blocks <- capture <- split <- apply <- profiling
-    profiling <- verify <- proof <- fit
+    profiling <- verify <- proof <- fit; profiling <- fitted <- fit
     profiling <- together <- backend <- fit
 """
 
@@ -23,7 +23,8 @@ from sublinear.backend import backend
 from sublinear.blocks import Blocks
 from sublinear.chain import Around, Block, Chain, Option
 from sublinear.cost import Costs
-from sublinear.fit import Fitted, fit
+from sublinear.fit import fit
+from sublinear.fitted import Fitted
 from sublinear.plan import Checkpoint, Keep, Plan, simulate
 from sublinear.planner import METHODS, largest_batch, plan
 from sublinear.profiling import Roofline, profile

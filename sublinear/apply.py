@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import wraps
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from torch.utils.checkpoint import (
 
 from sublinear.blocks import Blocks, State, is_plain_sequential
 from sublinear.blocks.blocks import Keywords
-from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
+from sublinear.nodes import Checkpoint, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
 from sublinear.split import split
@@ -202,11 +202,7 @@ class PlannedModel(View):
 class Runner:
     """Runs nodes of a plan, and knows in which pass over a block it is.
 
-    The first forward of all is the one that counts for running statistics. Selective options cache
-    only in the pass that their block's backward follows: torch creates nested checkpoints anew in
-    each pass, and a cache filled in the first one would be held through the whole step.
-
-    ``caches``: of a selective block, between its last two passes.
+    The first forward of all is the one that counts for running statistics.
     """
 
     def __init__(self, plan: Plan, model: nn.Module, blocks: Blocks | None = None) -> None:
@@ -228,7 +224,6 @@ class Runner:
         self.calls = [0] * len(blocks)
         self.modules = [tuple(blocks.modules(i)) for i in range(len(blocks))]
         self.statistics = [SpareStatistics(norms(modules)) for modules in self.modules]
-        self.caches: dict[int, Context] = {}
 
     @torch.compiler.disable(reason=_NOT_COMPILED)
     def forward(self, original: Callable[..., Any], args: State, kwargs: Keywords) -> Any:
@@ -244,19 +239,21 @@ class Runner:
     def prepare(self) -> None:
         """Before a forward. Raises RuntimeError if the model is not what the plan was made for."""
         self.blocks.check_unchanged()
-        # Those of a backward pass that was interrupted.
-        self.caches.clear()
         for statistics in self.statistics:
             statistics.prepare()
 
     def run(self, nodes: tuple[Node, ...], state: State) -> State:
         for node in nodes:
             if isinstance(node, Checkpoint):
-                state = self._segment(node, state)
-            elif node.option and node.block + 1 < len(self.blocks):
-                state = self._selective(node, state)
+                state = self._again(node, partial(self.run, node.inside), state)
+                continue
+            self.calls[node.block] += 1
+            block = partial(self.block, node.block)
+            if node.option and node.block + 1 < len(self.blocks):
+                # What runs again then counts as a part of the backward.
+                state = self._again(node, block, state, keeping_layers)
             else:
-                state = self.block(node.block, state)
+                state = block(state)
         return state
 
     def outermost(self, *state: Any) -> State:
@@ -265,13 +262,19 @@ class Runner:
 
     def block(self, i: int, state: State) -> State:
         """One block, which leaves its running statistics alone if it runs again."""
-        self.calls[i] += 1
         if not self.local.again:
             return self.blocks.run(i, *state)
         with self.statistics[i].swapped_in():
             return self.blocks.run(i, *state)
 
-    def _segment(self, node: Checkpoint, state: State) -> State:
+    def _again(
+        self,
+        node: Node,
+        run: Callable[[State], State],
+        state: State,
+        contexts: Callable[[], tuple[Context, Context]] = noop_context_fn,
+    ) -> State:
+        """``run``, which runs once more when the backward arrives."""
         passes = 0
         check = self.same_parameters(node)
 
@@ -279,10 +282,14 @@ class Runner:
             nonlocal passes
             passes += 1
             check()
-            with self.local.set(again=self.local.again or passes > 1, saving=passes > 1):
-                return self.run(node.inside, inner)
+            before = self.local.again
+            self.local.again = before or passes > 1
+            try:
+                return run(inner)
+            finally:
+                self.local.again = before
 
-        return checkpointed(drawing_alike(segment), state)
+        return checkpointed(drawing_alike(segment), state, contexts)
 
     def same_parameters(self, node: Node) -> Callable[[], None]:
         """A check that the blocks of a node find the parameters that they find now."""
@@ -296,61 +303,8 @@ class Runner:
 
         return check
 
-    def _selective(self, node: Keep, state: State) -> State:
-        """One selective checkpoint: its forward, and the run that its backward asks for."""
-        i, local, passes = node.block, self.local, 0
-        handed_on: Context | None = None
-        check = self.same_parameters(node)
-
-        def run(*inner: Any) -> State:
-            nonlocal passes
-            check()
-            passes += 1
-            if passes == 1:
-                result = self.block(i, inner)
-                if handed_on is not None:
-                    self.caches[i] = handed_on
-                return result
-            with local.set(again=True, saving=True):
-                # Counts as part of the backward.
-                self.calls[i] -= 1
-                return self.block(i, inner)
-
-        def contexts() -> tuple[Context, Context]:
-            nonlocal handed_on
-            if not local.saving:
-                return nullcontext(), later()
-            caching, cached = keeping_layers()
-            if not local.again:
-                return caching, cached
-            # The pass before has built the graph whose backward asks for it.
-            handed_on = cached
-            return caching, nullcontext()
-
-        @contextmanager
-        def later() -> Iterator[None]:
-            """The cache that is there when this is entered."""
-            cache = self.caches.pop(i, None)
-            if cache is None:
-                # The last block of a segment, before which torch stops early: nothing was kept.
-                self.calls[i] += 1
-            with cache or nullcontext():
-                yield
-
-        return checkpointed(drawing_alike(run), state, contexts)
-
 
 class _Pass(threading.local):
-    """Whether blocks run again, and whether their backward follows this pass."""
+    """Whether blocks run again."""
 
     again = False
-    saving = True
-
-    @contextmanager
-    def set(self, *, again: bool, saving: bool) -> Iterator[None]:
-        before = self.again, self.saving
-        self.again, self.saving = again, saving
-        try:
-            yield
-        finally:
-            self.again, self.saving = before

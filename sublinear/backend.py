@@ -27,7 +27,7 @@ from sublinear.capture.graphs import compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
 from sublinear.plan import Plan
-from sublinear.profiling.profiler import measured
+from sublinear.profiling.profiler import profiled
 from sublinear.profiling.tensors import bytes_of, leaves, pull_on
 from sublinear.profiling.training import Training
 
@@ -115,7 +115,7 @@ class Backend(Graphs):
     def know(self, graph: Graph, chain: Chain) -> None:
         """Note what the only graph of a step costs, and all that the step needs besides."""
         assert graph.blocks is not None
-        graph.size = bytes_of(graph.blocks.example)
+        graph.size = graph.blocks.size
         self.step = chain
         self._note(graph, chain)
 
@@ -159,7 +159,7 @@ class Backend(Graphs):
         try:
             # Inside compiled code no operator can be chosen to be kept.
             options = not self.compile
-            chain = _chain(blocks, values, graph.device, self.repeats, options)
+            chain = _chain(blocks, values, self.repeats, options)
         except ValueError as error:
             graph.pieces, graph.note = None, str(error)
             warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
@@ -234,13 +234,12 @@ def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
 def _chain(
     blocks: CapturedBlocks,
     values: Sequence[Any],
-    device: torch.device,
     repeats: int,
     options: bool,
 ) -> Chain:
     task = Training(leaves(blocks.frame(list(values), spare=True)), {}, _pull)
     with measuring(None), preserve_rng():
-        chain = measured(blocks.model, task, blocks, device, repeats, options, None)
+        chain = profiled(blocks.model, task, blocks, repeats, options)
     # Inputs of the graph that cross are counted where they do.
     others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
     fixed = bytes_of(others)

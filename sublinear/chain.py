@@ -164,12 +164,9 @@ class Chain:
 
     def left(self, first: int, last: int) -> int:
         """`held`, without what waits for the next block only."""
-        known = self._left.get((first, last))
-        if known is None:
-            before, behind = self.cuts[first], self.cuts[last + 1]
-            gone = sum(behind[number] for number in self.waits[last] if number not in before)
-            known = self._left[first, last] = self.held(first, last) - gone
-        return known
+        before, behind = self.cuts[first], self.cuts[last + 1]
+        gone = sum(behind[number] for number in self.waits[last] if number not in before)
+        return self.held(first, last) - gone
 
     @cached_property
     def cuts(self) -> list[dict[object, int]]:
@@ -196,11 +193,6 @@ class Chain:
         for cut, waits in zip(self.cuts[1:], self.waits, strict=True):
             found.append(sum(cut[number] for number in waits))
         return found
-
-    @cached_property
-    def _left(self) -> dict[tuple[int, int], int]:
-        """`left`, of which many plans ask for the same."""
-        return {}
 
     @cached_property
     def _read_last(self) -> list[list[tuple[object, int]]]:

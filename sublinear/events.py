@@ -61,15 +61,14 @@ def events(nodes: Sequence[Node]) -> Iterator[Event]:
 def as_rerun(inside: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes that torch really runs of a checkpoint, which ends as soon as it has all it saves.
 
-    Its last node is followed by its own backward at once. A kept block there saves everything,
-    whatever its option: its own selective run would come right after. A checkpoint there only
-    needs its input, so it is the same as its nodes in its place. That torch may leave out less
-    than a block is ignored.
+    Its last node is followed by its own backward at once. A checkpoint there only needs its input,
+    so it is the same as its nodes in its place. That torch may leave out less than a block is
+    ignored.
     """
     *before, last = inside
     if isinstance(last, Checkpoint):
         return (*before, *as_rerun(last.inside))
-    return (*before, Keep(last.block))
+    return tuple(inside)
 
 
 def _forward(nodes: Sequence[Node], again: bool = False) -> Iterator[Event]:

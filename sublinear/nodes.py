@@ -16,12 +16,19 @@ class Keep:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Keep only the input of a segment; on the way back run it again, by the plan inside."""
+    """Keep only the input of a segment; on the way back run it again, by the plan inside.
+
+    Inside, a kept block saves everything: torch makes nested checkpoints anew in each pass, and an
+    option's cache would have to be handed from one to the next, for a hundredth or two of the time.
+    """
 
     inside: tuple[Keep | Checkpoint, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inside", checked(self.inside, "Checkpoint"))
+        for node in self.inside:
+            if isinstance(node, Keep) and node.option:
+                raise ValueError(f"Checkpoint: {node} in it: there a block saves everything, 0")
 
 
 Node = Keep | Checkpoint

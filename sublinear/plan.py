@@ -19,7 +19,7 @@ class Plan:
     ``chain``: what the plan was made for, if that is known: then `costs` says what it costs. Two
     plans are equal whatever their chains.
     Printed, parentheses are checkpoints and ``4/1`` is block 4 with its option 1:
-    ``[0 1 (2 3) (4/1 (5 6)) 7]``.
+    ``[0 1 (2 3) 4/1 (5 (6 7)) 8]``.
     """
 
     nodes: tuple[Keep | Checkpoint, ...]

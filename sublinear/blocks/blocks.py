@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from typing import Any, ClassVar, Self
 
-import torch
 from torch import nn
 
 from sublinear.repeatable import hooks
@@ -89,13 +88,6 @@ class Blocks:
         """The modules that block ``i`` runs."""
         return map(self.model.get_submodule, self.inside[i])
 
-    def tensors(self, i: int) -> list[torch.Tensor]:
-        """Parameters and buffers that block ``i`` uses, each once."""
-        found = []
-        for module in self.modules(i):
-            found += [*module._parameters.values(), *module._buffers.values()]
-        return [tensor for tensor in dict.fromkeys(found) if tensor is not None]
-
     def overwrites(self, i: int) -> bool:
         """Whether block ``i`` overwrites in place, unseen by torch, what an option might keep."""
         return any(isinstance(module, RECURRENT) for module in self.modules(i))
@@ -107,10 +99,6 @@ class Blocks:
                 if tensor is not None and not isinstance(tensor, nn.Parameter):
                     return True
         return False
-
-    def work(self, i: int) -> Hashable:
-        """What block ``i`` does with its modules and tensors: equal for blocks that do the same."""
-        return len(self.inside[i])
 
     def enter(self, args: State, kwargs: Keywords) -> State:
         """What crosses into the first block when the model is called so; none of `partial` ones."""

@@ -44,7 +44,7 @@ class InsideBlocks(CapturedBlocks):
             own.inside,
             own.programs,
             pieces=own.pieces,
-            example=own.example,
+            size=own.size,
             spare={},
             main=main,
             forward=forward,

@@ -9,7 +9,7 @@ changes in place are changed once: a piece that runs again is given copies of wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from labkit.restore.memory import bytes_of
 from sublinear.blocks.blocks import Blocks, Keywords, Program, State
 from sublinear.capture.compiled import compiled
 from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
@@ -28,15 +29,14 @@ from sublinear.capture.watching import Unplannable, name_of, switches, watch
 class Piece:
     """``takes``: the numbers of the graph's inputs that it uses, the first arguments of ``run``.
 
-    ``last``: it makes the graph's output. ``work``: what it does, see `Blocks.work`.
-    ``recurrent``: it runs a recurrent layer. ``switches``: the device whose autocast it may switch.
+    ``last``: it makes the graph's output. ``recurrent``: it runs a recurrent layer. ``switches``:
+    the device whose autocast it may switch.
     """
 
     name: str
     run: Callable[..., State]
     takes: tuple[int, ...]
     last: bool
-    work: Hashable
     recurrent: bool
     switches: str = ""
 
@@ -126,26 +126,10 @@ def _piece(
         # What the compiler has noted there holds tensors.
         copies[node].meta = {}
     graph.output(fx.map_arg(leaving, copies.__getitem__))
-    work = _work(nodes, [*own, *here], leaving)
     takes = tuple(numbers[node] for node in own)
     recurrent = any(name_of(node) in RECURRENT for node in nodes)
     run = fx.GraphModule(gm, graph)
-    return Piece(_name(nodes), run, takes, last, work, recurrent, switches(nodes))
-
-
-def _work(nodes: list[fx.Node], given: list[fx.Node], leaving: Any) -> Hashable:
-    """What nodes do, with numbers for their values."""
-    numbers = {node: i for i, node in enumerate(given)}
-
-    def text(arguments: Any) -> str:
-        return str(fx.map_arg(arguments, lambda node: f"%{numbers.get(node, node.name)}"))
-
-    rows: list[Hashable] = [len(given)]
-    for node in nodes:
-        rows.append((node.op, str(node.target), text(node.args), text(node.kwargs)))
-        numbers[node] = len(numbers)
-    rows.append(text(leaving))
-    return tuple(rows)
+    return Piece(_name(nodes), run, takes, last, recurrent, switches(nodes))
 
 
 def _name(nodes: list[fx.Node]) -> str:
@@ -221,12 +205,11 @@ class Graph(nn.Module):
 class CapturedBlocks(Blocks):
     """The pieces of one graph; what crosses is a frame, and what earlier pieces have made.
 
-    ``example``: the inputs of one call; tensors but parameters are empty, so that no batch stays
-    alive.
+    ``size``: bytes of the inputs of one call.
     """
 
     pieces: Pieces
-    example: tuple[Any, ...]
+    size: int
     # What norms write to when their pieces run again.
     spare: dict[tuple[int, int], torch.Tensor]
 
@@ -243,9 +226,9 @@ class CapturedBlocks(Blocks):
         rows = pieces.rows
         names = tuple(piece.name for piece in rows)
         programs = tuple(map(_program, range(len(rows))))
-        example = tuple(map(_without_values, values))
+        size = sum(map(bytes_of, filter(torch.is_tensor, values)))
         inside = ((),) * len(rows)
-        blocks = cls(graph, names, inside, programs, pieces=pieces, example=example, spare={})
+        blocks = cls(graph, names, inside, programs, pieces=pieces, size=size, spare={})
         graph.__dict__["blocks"] = blocks
         return blocks
 
@@ -266,18 +249,11 @@ class CapturedBlocks(Blocks):
     def modules(self, i: int) -> Iterator[nn.Module]:
         return iter(())
 
-    def tensors(self, i: int) -> list[torch.Tensor]:
-        taken = [self.example[number] for number in self.pieces.rows[i].takes]
-        return list(dict.fromkeys(filter(torch.is_tensor, taken)))
-
     def overwrites(self, i: int) -> bool:
         return self.pieces.rows[i].recurrent
 
     def swapped(self) -> bool:
         return False
-
-    def work(self, i: int) -> Hashable:
-        return self.pieces.rows[i].work
 
     def check_unchanged(self) -> None:
         """The compiler's guards see to that."""
@@ -292,12 +268,6 @@ class CapturedBlocks(Blocks):
             with torch.no_grad():
                 known = self.spare[i, number] = torch.full_like(like, torch.nan)
         return known
-
-
-def _without_values(value: Any) -> Any:
-    if type(value) is not torch.Tensor or value.layout is not torch.strided:
-        return value
-    return torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
 
 
 def _program(i: int) -> Program:

@@ -8,7 +8,7 @@ is offered; and an output that the bench itself held would not die when its bloc
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,14 +28,12 @@ from sublinear.profiling.tensors import (
     Arrival,
     Watched,
     before_block,
-    bytes_of,
     leaves,
     pull_on,
     storages,
     tensors,
 )
 from sublinear.profiling.training import Training, drop_gradients
-from sublinear.profiling.twins import likeness
 from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics
 
 # A way to run one block.
@@ -105,7 +103,6 @@ class Bench:
         self.repeats, self.options = repeats, options
         # Of the try under way.
         self.probe: MemoryProbe
-        self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
         # Found once: a large model takes long to say them.
         self.parameters = list(self.model.parameters())
         # Views of weights cross as what blocks make does, and take no memory.
@@ -160,75 +157,24 @@ class Bench:
         return leaves(fed[-1])
 
     def block(self, i: int, state: State) -> BlockRun:
-        """Run one block in all ways, unless one that does the same was run before."""
-        key = likeness(self.blocks, i, state)
-        if (twin := self._twins.get(key)) is not None:
-            found = self._as_twin(i, state, *twin)
-            if found is not None:
-                return found
-        measured = self._measured(i, state)
-        places = {id(tensor): n for n, tensor in enumerate(self.blocks.tensors(i))}
-        made = [(places[owner], size) for owner, size in measured.made.items() if owner in places]
-        if len(made) == len(measured.made):
-            self._twins[key] = replace(measured, leaving=()), made
-        return measured
-
-    def _as_twin(
-        self, i: int, state: State, twin: BlockRun, made: list[tuple[int, int]]
-    ) -> BlockRun | None:
-        """The figures of a block that does the same work; None if this one saves another amount."""
-        set_rng_state(self.begin)
-        torch.clear_autocast_cache()
-        inputs = leaves(state)
-        spare = frozen_statistics(tuple(self.blocks.modules(i)))
-        with spare, probing(self.device) as probe:
-            after = self.blocks.run(i, *inputs)
-            saved = max(0, probe.added)
-        if saved != twin.block.options[0].saved_bytes:
-            return None
-        owners = [id(tensor) for tensor in self.blocks.tensors(i)]
-        block = replace(twin.block, name=self.blocks.names[i])
-        own = {owners[place]: size for place, size in made}
-        return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves)
-
-    def _measured(self, i: int, state: State) -> BlockRun:
+        """Run one block in all ways, as in `MENU`; what crosses behind it is not yet counted."""
         modules = tuple(self.blocks.modules(i))
         run = partial(self.blocks.run, i)
         name = self.blocks.names[i]
-        bare_seconds = 0.0
-
-        def bare() -> State:
-            nonlocal bare_seconds
-            after, bare_seconds = self._bare(run, state)
-            return after
-
         set_rng_state(self.begin)
-        check_repeatable(name, run, self.model, modules, state, again=bare)
+        check_repeatable(name, run, self.model, modules, state)
         with frozen_statistics(modules):
             # What runs with nobody watching is what leaves the block.
             ahead, back, leaving = self._seconds(run, state)
             listener = _Listener()
             full = self.tried(run, state, listener)
-            options = self._options(i, run, state, full, (ahead, back))
-            options, seconds = _ordered(options, bare_seconds)
+            options = [full.option(MENU[0], ahead, back)]
+            if self.options:
+                options.append(self._selective(i, run, state, full, *options))
             peak, rerun = self._rerun(run, state)
-        size = bytes_of(leaving)
-        block = Block(name, size, options, 0, peak, seconds, rerun=rerun)
+        ways = _ordered(options)
+        block = Block(name, 0, ways, 0, peak, ways[0].forward, rerun=rerun)
         return BlockRun(block, leaving, full.made, full.arrivals, listener.saves)
-
-    def _options(
-        self,
-        i: int,
-        run: Way,
-        state: State,
-        full: Try,
-        seconds: tuple[float, float],
-    ) -> tuple[Option, ...]:
-        """Each way to keep the block, as in `MENU`."""
-        plain = full.option(MENU[0], *seconds)
-        if not self.options:
-            return (plain,)
-        return plain, replace(self._selective(i, run, state, full, plain), name=MENU[1])
 
     def _selective(self, i: int, run: Way, state: State, full: Try, plain: Option) -> Option:
         """The selective way; saving all, where it does not work."""
@@ -236,6 +182,7 @@ class Bench:
         def way(*state: object) -> State:
             return checkpointed(drawing_alike(run), state, keeping_layers)
 
+        plain = replace(plain, name=MENU[1])
         last = i + 1 == len(self.blocks)
         # The last one would run again right after it, beside what the loss needs.
         if last or self.blocks.overwrites(i):
@@ -254,9 +201,9 @@ class Bench:
                 return plain
         if found.saved >= plain.saved_bytes:
             # Nobody chooses it: it saves nothing, and computes all again.
-            return found.option("", plain.forward, plain.backward + plain.forward)
+            return found.option(MENU[1], plain.forward, plain.backward + plain.forward)
         ahead, back, _ = self._seconds(way, state)
-        return found.option("", ahead, back)
+        return found.option(MENU[1], ahead, back)
 
     def _rerun(self, run: Way, state: State) -> tuple[int, Rerun]:
         """Peaks of a checkpoint of the block alone: of its first run, and of its backward."""
@@ -312,28 +259,6 @@ class Bench:
         gradients |= watched.arrived
         return Try(saved, forward_peak, peak, pulled, made, handed_on, gradients, arrivals)
 
-    def _bare(self, run: Way, state: State) -> tuple[State, float]:
-        """What leaves a block in a checkpoint, which saves nothing, and its seconds there."""
-        after: State = ()
-        last = 0.0
-
-        def timed(*inner: object) -> State:
-            # Without what the checkpoint itself takes, which is once for many blocks.
-            nonlocal last
-            begin = self.clock.now()
-            result = run(*inner)
-            last = self.clock.now() - begin
-            return result
-
-        def take() -> tuple[float]:
-            nonlocal after
-            set_rng_state(self.begin)
-            after = checkpointed(timed, leaves(state))
-            return (last,)
-
-        (seconds,) = fastest(take, self.repeats)
-        return after, seconds
-
     def _seconds(self, way: Way, state: State) -> tuple[float, float, State]:
         """The fastest forward and the fastest backward; what left the block."""
         leaving: State = ()
@@ -385,17 +310,16 @@ class _Listener:
         return tensor.detach()
 
 
-def _ordered(options: tuple[Option, ...], bare: float) -> tuple[tuple[Option, ...], float]:
-    """The options and the seconds of a forward that saves nothing, none quicker than it can be.
+def _ordered(options: list[Option]) -> tuple[Option, ...]:
+    """The options, none quicker than saving all.
 
-    Saving all does what any option does, without what that computes again; saving nothing does no
-    more. Where the clock says otherwise it was disturbed in the run that took longer. A plan with
-    checkpoints would be predicted faster than a plain step.
+    Which does what any option does, without what that computes again. Where the clock says
+    otherwise it was disturbed in the run that took longer. A plan with checkpoints would be
+    predicted faster than a plain step.
     """
     ahead = min(option.forward for option in options)
     back = min(option.backward for option in options)
-    plain = replace(options[0], forward=ahead, backward=back)
-    return (plain, *options[1:]), min(bare, ahead)
+    return replace(options[0], forward=ahead, backward=back), *options[1:]
 
 
 def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surroundings) -> list[Block]:

@@ -49,10 +49,10 @@ def profile(
 
     Each block is run alone, ``repeats`` times, twice where these two agree, or more often on a busy
     machine, and its fastest times are scaled so that they sum to those of the fastest whole step,
-    if one fits into memory. Blocks that do the same work on the same shapes are run once. With a
-    `Roofline` as ``device`` nothing is run: shapes come from meta tensors and seconds from the
-    roofline. ``options``: measure the selective way to keep a block too. Raises ValueError, by
-    name, for blocks that do not compute the same twice, and Busy while something else is measured.
+    if one fits into memory. With a `Roofline` as ``device`` nothing is run: shapes come from meta
+    tensors and seconds from the roofline. ``options``: measure the selective way to keep a block
+    too. Raises ValueError, by name, for blocks that do not compute the same twice, and Busy while
+    something else is measured.
     """
     check_number("repeats", repeats)
     if device is not None and not isinstance(device, Roofline):
@@ -65,7 +65,7 @@ def profile(
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
             return profiled(model, task, blocks, repeats, options)
-    return replace(_estimated(model, task, device, options), batch_size=_batch_size(task))
+    return _estimated(model, task, device, options)
 
 
 def profiled(
@@ -78,19 +78,20 @@ def profiled(
 ) -> Chain:
     """As `profile`, of a step; ``on_block`` is called after each block."""
     # A model may move its inputs.
-    where = next(model.parameters(), _first(task)).device
+    where = next(tensors((list(model.parameters()), task.args, task.kwargs))).device
     check_current(where)
-    chain = measured(model, task, blocks, where, repeats, options, on_block)
-    return replace(chain, batch_size=_batch_size(task))
-
-
-def _first(task: Training) -> torch.Tensor:
-    return next(tensors((task.args, task.kwargs)))
-
-
-def _batch_size(task: Training) -> int:
-    first = _first(task)
-    return first.shape[0] if first.dim() else 1
+    with restored(model, task):
+        chain = Bench(blocks, where, Clock(), repeats, options).chain(task, on_block)
+        state, beside = step_bytes(model, task, where)
+    name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
+    chain = replace(chain, device=name, step_bytes=beside)
+    chain = _with_fixed(chain, model, task, state)
+    with survive() as outcome:
+        step = time_step(model, task, repeats)
+    if outcome.error:
+        # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
+        return chain
+    return calibrated(chain, step, wrapped=blocks.partial)
 
 
 def _estimated(model: nn.Module, task: Training, roofline: Roofline, options: bool) -> Chain:
@@ -102,39 +103,17 @@ def _estimated(model: nn.Module, task: Training, roofline: Roofline, options: bo
         meta = torch.device("meta")
         chain = Bench(blocks, meta, clock, 1, options).chain(task)
     chain = replace(chain, device=str(roofline), source="estimated")
-    return _with_fixed(chain, model, state)
+    return _with_fixed(chain, model, task, state)
 
 
-def measured(
-    model: nn.Module,
-    task: Training,
-    blocks: Blocks,
-    where: torch.device,
-    repeats: int,
-    options: bool,
-    on_block: Callable[[], object] | None,
-) -> Chain:
-    with restored(model, task):
-        bench = Bench(blocks, where, Clock(), repeats, options)
-        chain = bench.chain(task, on_block)
-        state, beside = step_bytes(model, task, where)
-    name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-    chain = replace(chain, device=name, step_bytes=beside)
-    chain = _with_fixed(chain, model, state)
-    with survive() as outcome:
-        step = time_step(model, task, repeats)
-    if outcome.error:
-        # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
-        return chain
-    return calibrated(chain, step, wrapped=blocks.partial)
-
-
-def _with_fixed(chain: Chain, model: nn.Module, state: int) -> Chain:
-    """With the bytes of weights, an optimizer's state, spare statistics."""
+def _with_fixed(chain: Chain, model: nn.Module, task: Training, state: int) -> Chain:
+    """With the bytes of weights, an optimizer's state, spare statistics; and the batch size."""
+    first = next(tensors((task.args, task.kwargs)), None)
+    size = first.shape[0] if first is not None and first.dim() else 1
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
     layers = norms(model.modules())
     spare = sum(buffer.nbytes for layer in layers for buffer in layer.buffers())
-    return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
+    return replace(chain, batch_size=size, fixed_bytes=fixed, spare_bytes=spare)
 
 
 def check_number(name: str, value: object) -> None:

@@ -131,13 +131,8 @@ def needs_of(chain: Chain, *, menu: bool) -> Needs:
 
 
 def options_of(needs: Needs, first: int, last: int) -> int:
-    """How many options block ``first`` of a plan for first..last has.
-
-    Last in a checkpoint it saves everything, see `sublinear.events.as_rerun`.
-    """
-    if first == last < needs.n - 1:
-        return 1
-    return needs.counts[first]
+    """How many options block ``first`` of a plan for first..last has: in a checkpoint, one."""
+    return needs.counts[first] if last == needs.n - 1 else 1
 
 
 def _own(gradients: int, peak: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from sublinear.chain import Chain
 from sublinear.plan import Plan
 from sublinear.searches import table
-from sublinear.searches.needs import Needs, needs_of, once
+from sublinear.searches.needs import Needs, needs_of, once, options_of
 from sublinear.searches.table import UNKNOWN, Floors, Table
 
 # Of a table at most, with 4 bytes in each: long chains get fewer slots.
@@ -36,11 +36,11 @@ def method_name(menu: bool) -> str:
 class OptimalTable(Table):
     """C[s, t, m]: least seconds of the plan inside a checkpoint of blocks s..t, in m slots.
 
-    Forward and backward: either block s is kept with one of its options and s+1..t go on in what it
-    leaves, or s..k is a checkpoint, runs bare, k+1..t go on beside its output, and C[s, k, m] runs
-    it again. A checkpoint that reaches t would hold and repeat for nothing. No checkpoint reaches
-    the loss, so the last column is free for the step itself, a plan in whose first run no gradient
-    is alive. O(n^3 m), in O(n^2) NumPy calls.
+    Forward and backward: either block s is kept and s+1..t go on in what it leaves, or s..k is a
+    checkpoint, runs bare, k+1..t go on beside its output, and C[s, k, m] runs it again. A
+    checkpoint that reaches t would hold and repeat for nothing. No checkpoint reaches the loss, so
+    the last column is free for the step itself, a plan in whose first run no gradient is alive, and
+    whose blocks may be kept with any of their options. O(n^3 m), in O(n^2) NumPy calls.
 
     ``inside[s, t, m]`` is C, finite from ``enough[s, t]`` slots on. ``held``, ``saved`` and
     ``mark`` are those of `Needs` in slots.
@@ -92,13 +92,12 @@ class OptimalTable(Table):
         self.inside[first, last, low:] = found.min(axis=0) - np.float32(needs.elapsed[first])
 
     def _keep(self, first: int, last: int, behind: int) -> None:
-        """Fastest with ``first`` kept, with any option."""
+        """Fastest with ``first`` kept, with any option that it has."""
         needs, best = self.needs, self.inside[first, last]
         if first == last < needs.n - 1:
-            # The last one of a checkpoint saves everything, see `options_of`.
             best[int(self.need(needs.last_one[first])) :] = needs.seconds[first, 0]
             return
-        for option in range(needs.counts[first]):
+        for option in range(options_of(needs, first, last)):
             saved = int(self.saved[first, option])
             need = max(behind + needs.forward[first, option], needs.backward[first, option])
             low = max(saved, int(self.need(need)))
@@ -155,17 +154,17 @@ class _NestedFloors(Floors):
     def _kept_by(
         self, length: int, behind: np.ndarray, to_last: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`kept` of all pieces of a length, the best option of each; and for `alone`."""
-        needs = self.needs
-        count = needs.n - length
+        """`kept` of all pieces of a length, and for `alone`; of the last one the best option."""
+        needs, count = self.needs, self.needs.n - length
         if not length:
             last = max(needs.forward[-1, 0], needs.backward[-1, 0])
             return np.array([*needs.last_one[:-1], last]), np.array([*needs.only_one[:-1], last])
-        follows = needs.saved[:count] + to_last[length:, length - 1, None]
-        np.maximum(follows, needs.backward[:count], out=follows)
-        forward = needs.forward[:count] + behind[length:, None]
-        alone = np.maximum(forward - needs.mark[:count, None], follows)
-        return np.maximum(forward, follows).min(axis=1), alone.min(axis=1)
+        follows = needs.saved[:count, 0] + to_last[length:, length - 1]
+        np.maximum(follows, needs.backward[:count, 0], out=follows)
+        forward = needs.forward[:count, 0] + behind[length:]
+        found = np.maximum(forward, follows)
+        found[-1] = min(need for need, _ in self.kept(count - 1, needs.n - 1, opens=False))
+        return found, np.maximum(forward - needs.mark[:count], follows)
 
 
 @once

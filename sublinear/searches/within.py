@@ -20,19 +20,10 @@ def fastest(chain: Chain, table_of: TableOf, floor: Plan, budget: int) -> Plan:
     plain = keep_all(chain)
     if plain.costs.peak_bytes <= budget:
         return plain
-    table = table_of(chain, budget)
-    least = floor.costs.peak_bytes
-    tries = 1
-    if table.slot > 1:
-        # With rounded sizes the plan for a little less memory may be the faster one.
-        tries = 6
-    plans = [floor]
-    sizes = [max(least, budget - slots * table.slot) for slots in range(tries)]
-    for memory in dict.fromkeys(sizes):
-        found = table.plan(memory)
-        if found.costs.peak_bytes <= budget:
-            plans.append(found)
-    return min(plans, key=lambda plan: plan.costs.seconds)
+    found = table_of(chain, budget).plan(budget)
+    # Sizes were rounded.
+    quicker = found.costs.seconds < floor.costs.seconds
+    return found if quicker and found.costs.peak_bytes <= budget else floor
 
 
 def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds: float) -> Plan:
@@ -43,21 +34,12 @@ def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds:
     """
     if floor.costs.seconds <= seconds * CLOSE:
         return floor
-    best = known
     table = table_of(chain, known.costs.peak_bytes)
     in_time = table.times + chain.extra_seconds <= seconds * CLOSE_SINGLE
     first = int(np.argmax(in_time))
-    # Sizes were rounded: a plan for some slots less or more may be fast enough, or the smaller one.
-    before = floor
+    # Sizes were rounded: a plan for some slots less may be fast enough, or only one for more.
     for slots in range(first - 4, min(first + 12, table.slots + 1)):
-        memory = table.needs.base + slots * table.slot
-        if memory < floor.costs.peak_bytes:
-            continue
-        plan = table.plan(memory)
-        if plan.nodes == before.nodes:
-            continue
-        before = plan
-        quick = plan.costs.seconds <= seconds * CLOSE
-        if quick and plan.costs.peak_bytes < best.costs.peak_bytes:
-            best = plan
-    return best
+        found = table.plan(table.needs.base + slots * table.slot)
+        if found.costs.seconds <= seconds * CLOSE:
+            return min(found, known, key=lambda plan: plan.costs.peak_bytes)
+    return known

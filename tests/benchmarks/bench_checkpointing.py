@@ -31,7 +31,7 @@ from labkit.memory import MemoryMeter, StorageTracker
 from labkit.results import Workload
 from sublinear.apply import apply
 from sublinear.chain import Chain
-from sublinear.fit import Fitted
+from sublinear.fitted import Fitted
 from sublinear.plan import Plan
 from sublinear.planner import largest_batch, plan
 from sublinear.profiling import Roofline, profile, training

@@ -27,7 +27,7 @@ def halved(start: int, end: int) -> tuple[Node, ...]:
 def plans(count: int) -> Iterator[Plan]:
     """Plans for ``count`` blocks.
 
-    Plain, flat, nested three deep, selective, and selective in nested segments.
+    Plain, flat, nested three deep, selective, and selective beside a checkpoint.
     """
     third = max(1, count // 3)
     yield Plan(kept(0, count), "none")
@@ -35,9 +35,10 @@ def plans(count: int) -> Iterator[Plan]:
     yield Plan(halved(0, count), "halved")
     yield Plan((Checkpoint(halved(0, count)),), "all in one")
     yield Plan(kept(0, count, 1), "option 1")
-    inner = (*kept(0, 1, 1), Checkpoint(kept(1, third + 1, 1)), *kept(third + 1, count - 1, 1))
     if count > third + 2:
-        yield Plan((Checkpoint(inner), *kept(count - 1, count, 1)), "selective, nested")
+        segment = Checkpoint((*kept(1, 2), Checkpoint(kept(2, third + 2))))
+        nodes = (*kept(0, 1, 1), segment, *kept(third + 2, count, 1))
+        yield Plan(nodes, "selective, beside a checkpoint")
 
 
 class Tied(nn.Module):

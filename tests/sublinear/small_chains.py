@@ -121,12 +121,14 @@ def _nodes(first: int, end: int, options: tuple[int, ...], depth: int) -> list[N
     if depth == 0:
         return kept
     if end == first + 1:
-        return kept + [Checkpoint((keep,)) for keep in kept]
+        return [*kept, Checkpoint((Keep(first),))]
+    # Inside a checkpoint blocks save everything.
+    plain = (1,) * len(options)
     split = [  # at least two nodes inside
         (node, *rest)
         for middle in range(first + 1, end)
         for node, rest in product(
-            _nodes(first, middle, options, depth - 1), forests(middle, end, options, depth - 1)
+            _nodes(first, middle, plain, depth - 1), forests(middle, end, plain, depth - 1)
         )
     ]
     return kept + [Checkpoint(inside) for inside in split]

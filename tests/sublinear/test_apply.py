@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from course import models
 from labkit.device import seed_all
-from labkit.memory import StorageTracker
 from sublinear import repeatable
 from sublinear.apply import apply
 from sublinear.plan import Checkpoint, Keep, Plan
@@ -96,23 +95,6 @@ def test_a_copy_is_planned_and_separate() -> None:
     assert model.head.weight.grad is None and model.head.weight.abs().sum() > 0
     with pytest.raises(TypeError, match=r"state_dict.*apply\(\) again"):
         pickle.dumps(planned)
-
-
-def test_selective_options_hold_nothing_in_passes_that_are_not_followed_by_a_backward() -> None:
-    model = models.mlp([64] * 9)
-    x = torch.randn(256, 64)
-
-    def after_forward(plan: Plan) -> int:
-        with StorageTracker("cpu") as tracker:
-            output = apply(model, plan)(x)
-            tracker.record()
-            assert output.requires_grad
-            return tracker.current - tracker.existing
-
-    plain, selective = (Plan((Checkpoint(kept(0, 8, option)),), "") for option in (0, 1))
-    assert (
-        after_forward(selective) < 1.5 * after_forward(plain) < after_forward(Plan(kept(0, 8), ""))
-    )
 
 
 def test_recomputation_costs_what_the_plan_says() -> None:

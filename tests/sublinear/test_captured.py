@@ -501,6 +501,15 @@ def test_a_list_that_forward_fills_is_filled_once() -> None:
     assert "torch's compiler captures 2 graphs, 1 planned" in fitted.note
 
 
+def test_a_fitted_graph_is_not_profiled_again(monkeypatch) -> None:
+    def again(*args: object) -> None:
+        raise AssertionError("it is profiled again")
+
+    monkeypatch.setattr(Backend, "_profile", again)
+    fitted = sublinear.fit(Layers(), rows(), max_overhead=5.0, repeats=1)
+    fitted.model(rows()).sum().backward()
+
+
 @pytest.mark.parametrize("kind", [Odd, Layers])
 def test_a_planned_model_has_the_name_and_the_signature_of_its_own(kind: type[nn.Module]) -> None:
     model = kind()

@@ -314,13 +314,14 @@ def test_a_plan_survives_a_pickle_and_draws_itself():
         (
             Keep(0),
             Keep(1),
-            Checkpoint((Keep(2), Keep(3))),
-            Checkpoint((Keep(4, 1), Checkpoint((Keep(5),)))),
+            Checkpoint((Keep(2), Checkpoint((Keep(3),)))),
+            Keep(4, 1),
+            Checkpoint((Keep(5),)),
         ),
         "x",
     )
     assert pickle.loads(pickle.dumps(nested)) == nested
-    assert str(nested) == "[0 1 (2 3) (4/1 (5))]"
+    assert str(nested) == "[0 1 (2 (3)) 4/1 (5)]"
     assert (nested.depth, len(nested)) == (2, 6)
 
 
@@ -349,6 +350,7 @@ def test_another_batch_size_scales_activations_and_seconds_only():
         (lambda: chain_of(1).at_batch(0), ValueError, r"batch_size=0: use a whole number"),
         (lambda: Plan((), "m"), ValueError, r"Plan: no nodes"),
         (lambda: Plan((Checkpoint(()),), "m"), ValueError, r"Checkpoint: no nodes"),
+        (lambda: Checkpoint((Keep(0, 1),)), ValueError, r"in it: there a block saves everything"),
         (lambda: Plan((Keep(0), 1), "m"), TypeError, r"1 is a int"),
         (lambda: Plan((Keep(-1),), "m"), ValueError, r"block -1 stands where block 0 should"),
         (

@@ -35,7 +35,7 @@ def test_a_plan_for_another_chain_is_refused() -> None:
 
 
 def test_the_events_of_a_step() -> None:
-    found = list(events((Keep(0, 1), Checkpoint((Keep(1), Keep(2, 1))))))
+    found = list(events((Keep(0, 1), Checkpoint((Keep(1), Keep(2))))))
     assert found == [
         Event("forward", 0, 1),
         Event("bare", 1, first=1),
@@ -55,9 +55,9 @@ def test_the_events_of_a_step() -> None:
 
 
 def test_the_last_node_of_a_checkpoint_runs_as_torch_runs_it() -> None:
-    assert as_rerun((Keep(0, 1), Keep(1, 1))) == (Keep(0, 1), Keep(1))
-    inner = Checkpoint((Keep(1, 1), Checkpoint((Keep(2, 2),))))
-    assert as_rerun((Keep(0), inner)) == (Keep(0), Keep(1, 1), Keep(2))
+    assert as_rerun((Keep(0), Keep(1))) == (Keep(0), Keep(1))
+    inner = Checkpoint((Keep(1), Checkpoint((Keep(2),))))
+    assert as_rerun((Keep(0), inner)) == (Keep(0), Keep(1), Keep(2))
 
 
 def test_what_is_made_is_let_go_of_once() -> None:

@@ -354,7 +354,7 @@ def test_an_interrupted_backward_does_not_spoil_the_next_step() -> None:
             return Fails.apply(super().forward(x))
 
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), Fragile(4, 4), nn.Linear(4, 4))
-    planned = apply(model, Plan((Checkpoint(kept(0, 2, 1)), *kept(2, 3)), ""))
+    planned = apply(model, Plan((*kept(0, 1, 1), Checkpoint(kept(1, 2)), *kept(2, 3)), ""))
     with pytest.raises(KeyboardInterrupt):
         planned(X).sum().backward()
     Fails.fail = False

@@ -23,7 +23,8 @@ from torch.utils.checkpoint import checkpoint
 
 from labkit.device import seed_all
 from sublinear.apply import apply
-from sublinear.fit import Fitted, fit
+from sublinear.fit import fit
+from sublinear.fitted import Fitted
 from sublinear.planner import plan
 from sublinear.profiling import profile, training
 from sublinear.proof import prove
