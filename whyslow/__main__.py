@@ -5,7 +5,7 @@ import sys
 from argparse import REMAINDER, ArgumentParser
 from pathlib import Path
 
-from whyslow.watching import Watch
+from whyslow.watching import start
 
 
 def main() -> None:
@@ -25,17 +25,17 @@ def main() -> None:
     if not args.module and path.suffix != ".py":
         parser.error(f"{args.script!r} is no Python script: its name has to end in .py")
     try:
-        watch = Watch(seconds=args.seconds)
+        # It is shown at the end of the program, below a traceback.
+        start(seconds=args.seconds)
     except ValueError as error:
         parser.error(str(error))
     sys.argv = [args.script, *args.arguments]
-    with watch:
-        if args.module:
-            runpy.run_module(args.script, run_name="__main__", alter_sys=True)
-        else:
-            # As Python does: what lies beside the script can be imported.
-            sys.path.insert(0, str(path.resolve().parent))
-            runpy.run_path(args.script, run_name="__main__")
+    if args.module:
+        runpy.run_module(args.script, run_name="__main__", alter_sys=True)
+    else:
+        # As Python does: what lies beside the script can be imported.
+        sys.path.insert(0, str(path.resolve().parent))
+        runpy.run_path(args.script, run_name="__main__")
 
 
 if __name__ == "__main__":

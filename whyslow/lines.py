@@ -25,7 +25,10 @@ _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize|to|cuda)\(")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the reader's, with its ``share`` of the time and the 95 % ``interval``."""
+    """A line of the reader's, with its ``share`` of the time and the 95 % ``interval``.
+
+    ``cause`` is what most of it goes to, ``others`` what a quarter of it or more does.
+    """
 
     file: str
     number: int
@@ -33,6 +36,12 @@ class Line:
     cause: str
     share: float
     interval: Interval
+    others: tuple[str, ...] = ()
+
+    @property
+    def causes(self) -> str:
+        """All of its causes, in words."""
+        return ", ".join((self.cause, *self.others))
 
     @property
     def source(self) -> str:

@@ -69,7 +69,7 @@ REMEDIES = {
     BATCH: "A batch of {larger} instead of {size} samples: it changes what is learned, and needs\n"
     "another learning rate. Where it must stay small, torch.compile or a CUDA graph helps.",
     FEW_THREADS: "torch.set_num_threads({threads}), or OMP_NUM_THREADS={threads}, at the top:\n"
-    "threads that wait for a core also take it from the loader's workers.",
+    "only where nothing else computes: threads that wait for a core hold up the others.",
     stacks.FORWARD: "whyslow.diagnose(step) tries precision, threads, layout, torch.compile,\n"
     "and says what each of them saves. Forward is where to begin: backward mirrors it.",
     stacks.UPDATE: "Give the optimizer fused=True: one operator for all weights.\n"
@@ -78,7 +78,7 @@ REMEDIES = {
     "kept: with torch.inference_mode(): around the loop, model.eval() before it.",
     stacks.WAITING: "The program waits there for another thread or process.\n"
     "Whether that one does the work, `py-spy dump` of its process says.",
-    stacks.START: "It is paid once: watch longer, or begin to watch behind it.",
+    stacks.START: "It is paid once, as imports and first calls are: watch longer, to see the rest.",
     stacks.OUTSIDE: "It is no training step: do it less often, or in another process.",
     stacks.OWN: "These lines run outside of modules, loaders and optimizers. A loop over single\n"
     "elements becomes one operator on all; a line of whole tensors is as fast as its operators.",
@@ -103,4 +103,5 @@ def loader(workers: int = 0) -> str:
         return f"DataLoader(..., {more}, persistent_workers=True); or 0 for what is quickly made."
     if cores() == 1:
         return "With one core no worker can help: keep what fits into memory as tensors."
-    return f"DataLoader(..., num_workers={cores() - 1}) loads meanwhile, on {cores()} cores."
+    meanwhile = f"DataLoader(..., num_workers={cores() - 1}) loads meanwhile, on {cores()} cores"
+    return f"{meanwhile}: it saves this at most."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -32,8 +32,8 @@ from whyslow.stacks import (
 FEW = 100
 # Lines of source around a heavy one, and letters of the longest bar.
 AROUND, BAR = 2, 20
-# The share from which a line is shown.
-WORTH = 0.01
+# The share from which a line is shown, and that from which start-up is all that matters.
+WORTH, ALL = 0.01, 0.9
 UNSEEN = (
     "what worker processes do while the loop waits for them",
     "which operator a GPU runs: its time is at the line that waits for it",
@@ -51,8 +51,8 @@ class Report:
     """
 
     def __init__(self, tally: Tally, ended: str = "") -> None:
+        self._tally = tally = tally.copy()
         self.seconds, self.looks, self.ended = tally.total, tally.looks, ended
-        self._tally = tally
         last = {stack: block for block, stack, _ in sorted(tally.items(), key=lambda look: look[0])}
         self.loop, inside = in_the_loop(last.keys())
         begins = min((block for block, stack, _ in tally.items() if stack in inside), default=0)
@@ -61,19 +61,21 @@ class Report:
             its = cause_of(stack)
             if stack in inside or its not in TRAINING:
                 return its
-            # One that was seen just now is not known yet.
-            return START if last.get(stack, math.inf) <= begins else OUTSIDE
+            return START if last[stack] <= begins else OUTSIDE
 
         def line(stack: Stack) -> Place:
             return own(stack)[-1] if own(stack) else NOWHERE
 
-        first: dict[Place, str] = {}
-        for place, its in tally.shares(lambda stack: (line(stack), cause(stack))):
-            first.setdefault(place, its)
-        shares = tally.shares(line).items()
-        self.every_line = [
-            Line(*place, first[place], *share) for place, share in shares if place.file
-        ]
+        parts: dict[Place, dict[str, float]] = defaultdict(dict)
+        both = tally.shares(lambda stack: (line(stack), cause(stack)))
+        for (place, its), (part, _) in both.items():
+            parts[place][its] = part
+        self.every_line = []
+        for place, (share, interval) in tally.shares(line).items():
+            first, *less = parts[place]
+            others = tuple(its for its in less if parts[place][its] >= share / 4)
+            if place.file:
+                self.every_line.append(Line(*place, first, share, interval, others))
         self.lines = [each for each in self.every_line[:5] if each.share >= WORTH]
         self.causes = {name: share for name, (share, _) in tally.shares(cause).items()}
 
@@ -103,15 +105,15 @@ class Report:
         if self.looks < FEW:
             told += f", only {self.looks} looks: too short to say much"
         start, share = self.causes.get(START, 0.0), self.causes[self._first]
-        if start > share:
+        if start > share and self._first != START:
             return f"{told}. {start:.0%} of it is start-up; most of the rest is {self._first}."
         return f"{told}. Most time goes to {self._first}: {share:.0%}."
 
     @property
     def _first(self) -> str:
-        """The heaviest cause; what is paid once only where there is nothing else."""
+        """The heaviest cause; what is paid once only where it is nearly all."""
         others = [cause for cause in self.causes if cause != START]
-        return (others or [START])[0]
+        return START if self.causes.get(START, 0.0) > ALL else others[0]
 
     def __repr__(self) -> str:
         if not self.looks:
@@ -121,7 +123,7 @@ class Report:
             share, interval = in_words((line.share, line.interval))
             bar = "█" * max(1, round(BAR * line.share))
             source = line.source or f"(no source, in {line.function})"
-            rows.append([f"{share:>4}", interval, bar, line.place, source[:70], line.cause])
+            rows.append([f"{share:>4}", interval, bar, line.place, source[:70], line.causes])
         return "\n\n".join([self.sentence, aligned(rows), *self._notes()])
 
     def _notes(self) -> Iterator[str]:
@@ -162,8 +164,8 @@ def _excerpt(file: str, lines: Sequence[Line]) -> Markup:
 def _row(number: int, text: str, line: Line | None) -> Markup:
     share, bar, cause = "", Markup(), ""
     if line is not None:
-        share, cause = f"{line.share:.0%}", line.cause
-        drawn = show.element("i", style=f"width:{100 * line.share:.1f}%", data_cause=cause)
+        share, cause = f"{line.share:.0%}", line.causes
+        drawn = show.element("i", style=f"width:{100 * line.share:.1f}%", data_cause=line.cause)
         bar = show.element("span", drawn, title=cause)
     cells = [str(number), share, bar, show.element("code", text.rstrip()), cause]
     return show.element("tr", *(show.element("td", each) for each in cells))

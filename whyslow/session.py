@@ -31,7 +31,7 @@ from whyslow.lines import cause_of
 from whyslow.loading import LEAST_STEPS, Stream, ahead, end_workers, own_loader, stream
 from whyslow.report import Report
 from whyslow.shares import Tally, share_of
-from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, Stack, own
+from whyslow.stacks import COMPILING, LOADING, LOGGING, OWN, UPDATE, VALIDATION, Stack, own
 from whyslow.subject import MEMORY_STEPS, Subject, mapped, memory_of, tensors_of
 from whyslow.watching import Watch
 
@@ -43,8 +43,15 @@ COUNTED = 1 / 20
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
 MANY = 12
-# One compilation is no habit; a little work of one's own is in every step.
-COMPILATIONS, LITTLE = 2, 0.08
+# One compilation is no habit; a little work of one's own is in every step, and a validation that
+# takes less may be meant so.
+COMPILATIONS, LITTLE, MUCH = 2, 0.08, 1 / 3
+
+_OF_LINES = {
+    remedies.BESIDE: "outside of modules, loss, backward pass and optimizers",
+    remedies.LOOP: "an update of your own",
+    VALIDATION: "without gradients, or in evaluation",
+}
 
 # The reader's: of a batch, or of nothing.
 Step = Callable[..., object]
@@ -113,7 +120,9 @@ class Session:
                 self._stream()
                 self._experiments()
         except Exception as error:
-            error.add_note(f"(while diagnosing {getattr(call, '__name__', type(call).__name__)!r})")
+            hint = "" if loader is not None else "; a step of a batch needs batches=loader"
+            name = getattr(call, "__name__", type(call).__name__)
+            error.add_note(f"(while diagnosing {name!r}{hint * isinstance(error, TypeError)})")
             raise
         if busy := self.others.in_the_way(cores()):
             self.notes.append(busy)
@@ -227,18 +236,21 @@ class Session:
         return self._placed(found(name, share, how, kind="AdamW"), part)
 
     def _own_work(self) -> Iterator[Finding]:
-        """Work in the reader's own lines: no experiment is for it. Validation is none of it."""
+        """Work in the reader's own lines, and validation: no experiment is for them."""
         seen = self.subject.seen
         if not seen.roots or seen.profiled or seen.unused:
             return
         kinds = {remedies.BESIDE: (OWN, LOGGING), remedies.LOOP: (UPDATE,)}
         if any(map(experiments.is_torchs, seen.optimizers)):
             kinds = {remedies.BESIDE: (OWN, LOGGING, UPDATE)}
-        how = "by the lines that ran outside of modules, loss, backward pass and optimizers"
+        # Where it had gradients, it was tried without.
+        if not any(each.name == remedies.VALIDATION for each in ranked(self.found)):
+            kinds[VALIDATION] = (VALIDATION,)
         for name, part in kinds.items():
+            how = f"by the lines that ran: {_OF_LINES[name]}"
             self.checked.setdefault(name, "")
             finding = self._by_lines(name, part, how)
-            if finding.share >= LITTLE:
+            if finding.share >= (MUCH if name == VALIDATION else LITTLE):
                 yield finding
 
     def _experiments(self) -> None:

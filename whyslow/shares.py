@@ -46,9 +46,16 @@ class Tally:
             self._seconds = wider
         self._seconds[int(now / self._width), stack] += seconds
 
+    def copy(self) -> Tally:
+        """As it is now: a sampler may add to this one meanwhile."""
+        other = Tally()
+        other._seconds.update(self._seconds)
+        other.looks, other.total, other._width = self.looks, self.total, self._width
+        return other
+
     def items(self) -> list[tuple[int, Stack, float]]:
-        """Block, stack and seconds as they are now: a sampler may add to them."""
-        return [(*key, seconds) for key, seconds in list(self._seconds.items())]
+        """Block, stack and seconds."""
+        return [(*key, seconds) for key, seconds in self._seconds.items()]
 
     def shares(self, kind_of: Callable[[Stack], Kind | None]) -> dict[Kind, Share]:
         """The share of each kind of stacks, the largest first; without those of no kind."""

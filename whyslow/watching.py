@@ -1,6 +1,6 @@
 """A program is watched while it runs as it is: `watch` around a block, or `start` in one line.
 
-A thread looks, every 2 to 50 milliseconds, at which line the program is. A look takes some 10
+A thread looks, every 2 to 100 milliseconds, at which line the program is. A look takes some 10
 microseconds, but the two threads change places for it, which costs a program of small operators 300
 to 400. So the looks begin close together, and are soon far apart. Torch's operators release the
 interpreter's lock, so that the thread gets its turn while they run. A look counts for the time
@@ -27,14 +27,14 @@ from whyslow.shares import Tally
 from whyslow.stacks import START, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
-FIRST, MOST = 0.002, 0.05
+FIRST, MOST = 0.002, 0.1
 SHARE = 1 / 100
 
 
 class Watch:
     """``with whyslow.watch():`` around a loop; what was found is shown at the end of the block.
 
-    It looks at the line that runs, every 2 to 50 ms, and changes nothing. It ends by itself after
+    It looks at the line that runs, every 2 to 100 ms, and changes nothing. It ends by itself after
     ``seconds`` of the program's work, while the program goes on; else with the block, also with one
     that fails. `report` is what was found by then; ``show=False`` leaves it to the caller.
     ValueError or TypeError for a budget that is none.

@@ -23,8 +23,9 @@ HEAD = """# What is wrong with my training?
 
 Find the sentence that you would say. Each entry has the cause, a cell that makes it happen on your
 own machine, the cure, and what our recorded runs found ([RESULTS.md](../RESULTS.md)). A speed-up
-above 1 is faster, with its 95 % interval; a peak memory below 1 is smaller. Nothing fits? `whyslow`
-looks at a training step by itself.
+above 1 is faster, with its 95 % interval; a peak memory below 1 is smaller. Nothing fits?
+`python -m whyslow train.py` says [which lines of your own script](measuring.md#why-is-it-slow) take
+its time.
 
 Written by `python -m course results` from [claims/symptoms.toml](claims/symptoms.toml).
 """

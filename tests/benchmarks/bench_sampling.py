@@ -3,7 +3,7 @@ that does nothing else:
 
     python tests/benchmarks/bench_sampling.py [--seconds 120]
 
-Looks are closest at first, and far apart from the fifth second on: each is timed by itself.
+Looks are closest at first, and far apart from the tenth second on: each is timed by itself.
 Wanted: later a cost of 1 % at most, and an interval of the A/A run around none. Small operators are
 the bad case: the two threads change places for each look, and they need Python all the time.
 """

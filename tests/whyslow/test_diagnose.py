@@ -459,6 +459,38 @@ def test_gross_faults_are_named_first():
         assert told["names"][0] in PROGRAMS[name].names, told["text"]
 
 
+def test_validation_without_gradients_in_each_step_is_named_with_its_line():
+    model = nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    inputs = torch.randn(256, 64)
+
+    def step():
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        with torch.no_grad():
+            model(inputs)
+            time.sleep(0.01)  # validates
+
+    found = whyslow.diagnose(step)
+    [finding] = [each for each in found if each.name == "validation"]
+    assert finding.share > 0.5 and finding.where.endswith("# validates")
+    assert "Validate less often" in str(found)
+
+
+def test_a_step_of_a_batch_without_batches_is_told_what_it_needs():
+    with pytest.raises(TypeError, match="missing 1 required") as error:
+        whyslow.diagnose(lambda batch: None)
+    assert "needs batches=loader" in error.value.__notes__[0]
+    with pytest.raises(ValueError, match="mine") as error:
+        whyslow.diagnose(fails)
+    assert error.value.__notes__ == ["(while diagnosing 'fails')"]
+
+
+def fails():
+    raise ValueError("mine")
+
+
 def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
     from labkit.busy import Others
     from whyslow import experiments
