@@ -43,15 +43,10 @@ COUNTED = 1 / 20
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
 MANY = 12
-# One compilation is no habit; a little work of one's own is in every step, and a validation that
-# takes less may be meant so.
-COMPILATIONS, LITTLE, MUCH = 2, 0.08, 1 / 3
-
-_OF_LINES = {
-    remedies.BESIDE: "outside of modules, loss, backward pass and optimizers",
-    remedies.LOOP: "an update of your own",
-    VALIDATION: "without gradients, or in evaluation",
-}
+# One compilation is no habit; a little work of one's own is in every step.
+COMPILATIONS, LITTLE = 2, 0.08
+# A validation that takes more is told. It is no finding: it may be meant so.
+MUCH = 1 / 3
 
 # The reader's: of a batch, or of nothing.
 Step = Callable[..., object]
@@ -236,21 +231,18 @@ class Session:
         return self._placed(found(name, share, how, kind="AdamW"), part)
 
     def _own_work(self) -> Iterator[Finding]:
-        """Work in the reader's own lines, and validation: no experiment is for them."""
+        """Work in the reader's own lines: no experiment is for it. Validation is none of it."""
         seen = self.subject.seen
         if not seen.roots or seen.profiled or seen.unused:
             return
         kinds = {remedies.BESIDE: (OWN, LOGGING), remedies.LOOP: (UPDATE,)}
         if any(map(experiments.is_torchs, seen.optimizers)):
             kinds = {remedies.BESIDE: (OWN, LOGGING, UPDATE)}
-        # Where it had gradients, it was tried without.
-        if not any(each.name == remedies.VALIDATION for each in ranked(self.found)):
-            kinds[VALIDATION] = (VALIDATION,)
+        how = "by the lines that ran outside of modules, loss, backward pass and optimizers"
         for name, part in kinds.items():
-            how = f"by the lines that ran: {_OF_LINES[name]}"
             self.checked.setdefault(name, "")
             finding = self._by_lines(name, part, how)
-            if finding.share >= (MUCH if name == VALIDATION else LITTLE):
+            if finding.share >= LITTLE:
                 yield finding
 
     def _experiments(self) -> None:
@@ -260,6 +252,10 @@ class Session:
         for number, experiment in enumerate(every):
             explained = max(explained, self._experiment(experiment, len(every) - number))
         self.found += [each for each in self._own_work() if explained < each.share / 2]
+        if (share := self.phases.get(VALIDATION, 0.0)) > MUCH:
+            where = self.report.where((VALIDATION,))
+            less = "less often, or on a part, may do"
+            self.notes.append(f"validation is {share:.0%} of the step, {where}: {less}")
         # A larger batch changes what is learned.
         if not any(each.of == "time" for each in ranked(self.found)):
             for experiment in self._every_experiment((experiments.larger_batch,)):

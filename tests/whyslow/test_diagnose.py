@@ -459,7 +459,7 @@ def test_gross_faults_are_named_first():
         assert told["names"][0] in PROGRAMS[name].names, told["text"]
 
 
-def test_validation_without_gradients_in_each_step_is_named_with_its_line():
+def test_much_validation_is_told_with_its_line_and_is_no_finding():
     model = nn.Linear(64, 64)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     inputs = torch.randn(256, 64)
@@ -473,9 +473,9 @@ def test_validation_without_gradients_in_each_step_is_named_with_its_line():
             time.sleep(0.01)  # validates
 
     found = whyslow.diagnose(step)
-    [finding] = [each for each in found if each.name == "validation"]
-    assert finding.share > 0.5 and finding.where.endswith("# validates")
-    assert "Validate less often" in str(found)
+    [note] = [each for each in found.notes if each.startswith("validation is ")]
+    assert "time.sleep(0.01)  # validates: less often, or on a part, may do" in note
+    assert not any("validation" in each.name for each in found)
 
 
 def test_a_step_of_a_batch_without_batches_is_told_what_it_needs():
