@@ -106,16 +106,21 @@ def _ticks(box: Box, ends: tuple[str, str]) -> list[Markup]:
         svg.text(box.left, box.top - 8, f"← {ends[0]}", "small"),
         svg.text(box.right, box.top - 8, f"{ends[1]} →", "small", "end"),
     ]
-    taken: list[float] = []
+    taken: dict[float, str] = {}
     low, high = box.across
     for ratio in (1.0, *(end for rung in reversed(RUNGS) for end in (rung, 1 / rung))):
-        x = box.x(math.log(ratio))
+        x, name = box.x(math.log(ratio)), f"{ratio:.{3 if ratio >= 1 else 2}g}×"
         inside = low - 1e-9 <= math.log(ratio) <= high + 1e-9
-        if inside and all(abs(x - other) > 76 for other in taken):
-            taken.append(x)
+        if inside and all(abs(x - at) > _room(name, other) for at, other in taken.items()):
+            taken[x] = name
             parts.append(upright(box, x, "one" if ratio == 1 else "grid"))
-            parts.append(svg.below(x, box.bottom + 20, f"{ratio:.{3 if ratio >= 1 else 2}g}×"))
+            parts.append(svg.below(x, box.bottom + 20, name))
     return parts
+
+
+def _room(name: str, other: str) -> float:
+    """Between the middles of two names; a narrow screen's letters are large."""
+    return max(76.0, 11.0 * (len(name) + len(other)))
 
 
 def _dots(ratios: Sequence[float], tone: str, box: Box) -> list[Markup]:

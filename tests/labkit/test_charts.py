@@ -7,11 +7,13 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
 
 from labkit import charts, plots, show
+from labkit.charts import strips, svg
 from labkit.charts.plot import Box
 from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.results import Comparison, Measurement, RaceResult, RaceRun
@@ -248,6 +250,17 @@ def test_a_scale_holds_curves_that_begin_far_from_one_that_begins_near() -> None
     far = [trained("plain", seed, 2.0, 1.0, 0.5) for seed in range(5)]
     picture = Picture(drawn(RaceResult((*near, *far), 0.5, "loss", False)))
     assert not picture.of("k-beyond") and "2" in picture.texts
+
+
+def test_names_on_a_scale_of_ratios_have_room_on_a_narrow_screen_too() -> None:
+    letter = 20.0  # of a phone's, in the picture's units
+    for low, high in product(strips.RUNGS, repeat=2):
+        box = Box(svg.EDGE, 0, svg.WIDTH - svg.EDGE, 10, (-math.log(low), math.log(high)))
+        names = re.findall(r'x="([\d.]+)"[^>]*>([\d.]+×)<', "".join(strips._ticks(box, ("", ""))))
+        places = sorted((float(x), len(name)) for x, name in names)
+        assert len(places) >= 2
+        for (x, wide), (other, its) in pairwise(places):
+            assert other - x > letter * (wide + its) / 2, (low, high, names)
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
