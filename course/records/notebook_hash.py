@@ -60,22 +60,24 @@ def _written(value: object) -> str:
         return "".join(f"{_written(each)};" for each in value if not _is_import(each))
     if not isinstance(value, ast.AST):
         return repr(value)
+    if isinstance(value, ast.Call) and getattr(value.func, "id", None) == "pick":
+        return _written_without_test(value)
     fields = []
     for name, child in ast.iter_fields(value):
         if isinstance(value, ast.JoinedStr):
             child = [each for each in child if getattr(each, "value", None) != ""]
-        if isinstance(value, ast.Call) and getattr(value.func, "id", None) == "pick":
-            child = _without_test(child)
         if child is not None and child != []:
             fields.append(f"{name}={_written(child)}")
     return f"{type(value).__name__}({','.join(fields)})"
 
 
-def _without_test(child: object) -> object:
-    """Of `labkit.pick`'s sizes, those that are not for tests."""
-    if not isinstance(child, list):
-        return child
-    return [each for each in child if getattr(each, "arg", None) != "test"]
+def _written_without_test(call: ast.Call) -> str:
+    """`labkit.pick` with the sizes that are not for tests; of a single one, that alone."""
+    sizes = {each.arg: each.value for each in call.keywords if each.arg != "test"}
+    if sizes.keys() == {"cpu"}:
+        return _written(sizes["cpu"])
+    written = ",".join(f"{name}={_written(size)}" for name, size in sizes.items())
+    return f"pick({written})"
 
 
 def _is_import(node: object) -> bool:
