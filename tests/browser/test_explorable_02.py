@@ -9,7 +9,7 @@ from itertools import pairwise, product
 import pytest
 from playwright.sync_api import Browser, Page
 
-from .test_explorables import Model, Moving
+from .test_explorables import Model, Moving, hurry
 
 pytestmark = pytest.mark.browser
 
@@ -132,6 +132,7 @@ def moving(browser: Browser) -> Iterator[Moving]:
 
     page = browser.new_page(viewport={"width": 1000, "height": 900})
     page.set_content(f"<body>{alive(ThreeWalkers)}</body>")
+    hurry(page)
     yield Moving(page, page.locator(".course-explorable"))
     page.close()
 

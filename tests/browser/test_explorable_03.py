@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from .test_explorables import Model, Moving, Mulberry32
+from .test_explorables import Model, Moving, Mulberry32, hurry
 
 pytestmark = pytest.mark.browser
 
@@ -149,6 +149,7 @@ def shown(page: Page) -> Moving:
     from course.explorables import BendTheRate, alive
 
     page.set_content(f"<body>{alive(BendTheRate)}</body>")
+    hurry(page)
     return Moving(page, page.locator(".course-explorable"))
 
 
@@ -190,13 +191,13 @@ def test_a_move_while_the_bet_plays_judges_it_and_is_kept(page: Page) -> None:
     moving.root.locator("select").select_option("cosine")
     moving.root.locator(".xp-wrong").wait_for(timeout=2_000)
     # Its verdict is on the button; what is said is of what was moved, also when the film is over.
-    for wait in (100, 4000):
+    for wait in (100, 600):
         page.wait_for_timeout(wait)
         assert moving.result().startswith("cosine, up to a rate of ")
     assert moving.root.locator("select").input_value() == "cosine"
 
 
-@pytest.mark.parametrize("wait", [0, 4000], ids=["while it plays", "after the verdict"])
+@pytest.mark.parametrize("wait", [0, 600], ids=["while it plays", "after the verdict"])
 def test_another_start_is_another_question(page: Page, wait: int) -> None:
     moving = shown(page)
     moving.press(moving.wagers()[1], "Enter")

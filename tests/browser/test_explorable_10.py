@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from course.explorables import KeepTheTankFull, alive
 
-from .test_explorables import Model, Moving
+from .test_explorables import Model, Moving, hurry
 
 pytestmark = pytest.mark.browser
 
@@ -153,6 +153,7 @@ def test_space_is_a_read_while_it_is_held(browser: Browser) -> None:
         shown = moving.root.locator(".xp-picture rect.xp-red").count()
         assert shown >= 1
         # Played again, the reader's own reads are gone.
+        hurry(page)
         moving.press(moving.root.locator(".xp-play"), "Enter")
         page.wait_for_function(
             "() => document.querySelector('.xp-play').textContent === 'Play'", timeout=30_000

@@ -582,6 +582,17 @@ def opened(page: Page, name: str) -> Moving:
     return Moving(page, page.locator(".course-explorable"))
 
 
+def hurry(page: Page) -> None:
+    """Films on this page take an eighth of their time."""
+    page.evaluate(
+        """() => {
+            const now = performance.now.bind(performance), frame = requestAnimationFrame;
+            performance.now = () => 8 * now();
+            window.requestAnimationFrame = draw => frame(time => draw(8 * time));
+        }"""
+    )
+
+
 # What the result says while a bet is open.
 BET_FIRST = "Bet first, or move something."
 
