@@ -589,16 +589,16 @@ class NotebookPage:
         panel.root.locator(".labkit-live").wait_for(timeout=30_000)
         return panel
 
-    def screenshot(self, name: str, of: Locator | None = None) -> Path:
-        """PNG of the page, or of one element, under the git-ignored ``tests/screenshots``."""
-        SCREENSHOTS.mkdir(exist_ok=True)
-        path = SCREENSHOTS / f"{name}.png"
-        if of is None:
-            self.page.screenshot(path=path)
-        else:
+    def screenshot(self, name: str, of: Locator | None = None) -> None:
+        """PNG of the page, or of one element, under the git-ignored ``tests/screenshots``.
+
+        None where CI runs: nobody would see it.
+        """
+        if of is not None:
             of.scroll_into_view_if_needed()
-            of.screenshot(path=path)
-        return path
+        if not os.environ.get("CI"):
+            SCREENSHOTS.mkdir(exist_ok=True)
+            (of or self.page).screenshot(path=SCREENSHOTS / f"{name}.png")
 
     def save(self) -> nbformat.NotebookNode:
         """Save; the notebook as it now is on disk."""

@@ -1,4 +1,5 @@
-"""axe-core looks at panel, board, explorables and site: names of controls, contrast, roles.
+"""axe-core looks at panel, board and site: names of controls, contrast, roles. At the explorables
+it looks in `test_explorables`.
 
 Rules are those of WCAG 2, levels A and AA. What JupyterLab and Sphinx draw themselves is theirs.
 """
@@ -11,8 +12,6 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-
-from course.site import stills
 
 from .harness import NotebookPage
 from .test_panel import IMPORTS, LAB
@@ -43,15 +42,6 @@ def in_both_themes(lab_page: NotebookPage, part: str) -> list[str]:
         lab_page.set_theme(theme)
         found += [f"{theme}: {fault}" for fault in faults(lab_page.page, part)]
     return found
-
-
-def test_explorables(lab_page: NotebookPage) -> None:
-    names = [each.__name__ for each in stills.every()]
-    cells = [f"from course.explorables import {name}\n{name}()" for name in names]
-    lab_page.open(cells, "accessible.ipynb")
-    assert lab_page.run_all() == []
-    lab_page.page.locator(".xp-result").nth(len(names) - 1).wait_for()
-    assert in_both_themes(lab_page, ".course-explorable") == []
 
 
 def test_a_panel_after_a_run(lab_page: NotebookPage) -> None:

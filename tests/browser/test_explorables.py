@@ -30,6 +30,7 @@ from course.site import pages, stills
 from sublinear.chain import Around, Block, Chain, Option
 
 from .harness import JupyterServer, NotebookPage
+from .test_accessible import in_both_themes
 
 pytestmark = pytest.mark.browser
 
@@ -710,6 +711,12 @@ def test_two_of_one_kind_do_not_disturb_each_other(notebook: NotebookPage) -> No
     assert first.shown() == still
     assert second.shown() != before
     assert first.root.locator("select").input_value() == "gpu8"
+
+
+def test_axe_finds_nothing(notebook: NotebookPage) -> None:
+    every = notebook.page.locator(".course-explorable")
+    assert every.count() > len(NAMES)
+    assert in_both_themes(notebook, ".course-explorable") == []
 
 
 def test_dark_theme_and_narrow_page(notebook: NotebookPage) -> None:
