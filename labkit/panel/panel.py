@@ -27,7 +27,7 @@ from labkit.panel.run import (
     State,
     measuring,
 )
-from labkit.panel.view import Live, Picture, Recorded, View
+from labkit.panel.view import Picture, Place, Recorded, View
 from labkit.panel.widgets import (
     BetRow,
     Buttons,
@@ -114,7 +114,7 @@ class LabPanel:
             self.summary,
             self.bet,
             self.buttons,
-            self.view.live,
+            self.view.place,
             self.view.machines,
         )
         self.view.show_mode(mode)
@@ -411,7 +411,7 @@ class LabPanel:
                 widget.observe(self._changed, "value")
         self.modes.observe(self._mode_changed, "value")
         self.buttons.more.observe(self._show_more, "value")
-        self.view.live.on_msg(self._page_shown)
+        self.view.place.on_msg(self._page_shown)
         for widget in tree(self.widget):
             if widget.has_trait("value"):
                 widget.observe(self._show_code, "value")
@@ -500,7 +500,7 @@ class LabPanel:
         if self.settings() != before:
             self._changed(None)
 
-    def _page_shown(self, _: Live, content: dict[str, str], __: object) -> None:
+    def _page_shown(self, _: Place, content: dict[str, str], __: object) -> None:
         """A view came up. One of a page that was reloaded asks for the state of all widgets."""
         if self.view.outputs.page_opened(content["page"]):
             for widget in tree(self.widget):

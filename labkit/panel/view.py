@@ -79,16 +79,14 @@ class Recorded(Protocol):
     def beside(self, own: Any) -> Any: ...
 
 
-class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """The part that ``static/panel.js`` shows.
+class Live(W.Widget):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    """What `Place` shows.
 
     ``state`` has the HTML of the latest run, ``status`` a text and its tone, ``notice`` what
     disturbs it, ``history`` a table, ``stale`` whether other settings are chosen by now, ``busy``
     whether Stop is in Run's place.
     """
 
-    _esm = STATIC / "panel.js"
-    _css = STATIC / "panel.css"
     state = traitlets.Dict().tag(sync=True)
     status = traitlets.Tuple(("", "")).tag(sync=True)
     notice = traitlets.Unicode().tag(sync=True)
@@ -111,6 +109,18 @@ class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused
         self.context.copy().run(super()._send, *arguments, **options)
 
 
+class Place(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    """The part of the page where ``static/panel.js`` shows a `Live`.
+
+    Nothing is sent to it: an anywidget whose module took two seconds to load, as on a busy page,
+    drops all of it for good.
+    """
+
+    _esm = STATIC / "panel.js"
+    _css = STATIC / "panel.css"
+    children = traitlets.Tuple().tag(sync=True, **W.widget_serialization)
+
+
 class View(Watcher):
     """Shows the runs of one panel, and keeps their results."""
 
@@ -120,6 +130,7 @@ class View(Watcher):
         self.result: Result = None
         self.history: list[Comparison | RaceResult | MemoryComparison] = []
         self.live = Live()
+        self.place = Place(children=(self.live,))
         self.outputs = Outputs()
         self.machines = machine_menu(recorded) if recorded else []
         self._lab, self._bets, self._recorded, self._picture = lab, bets, recorded, picture

@@ -436,7 +436,7 @@ def page(
     summary: W.Label,
     bet: BetRow,
     buttons: Buttons,
-    live: W.Widget,
+    place: W.Widget,
     machines: Sequence[W.Widget],
 ) -> W.VBox:
     """The tree of boxes."""
@@ -454,7 +454,7 @@ def page(
         bet.row(),
         row(buttons.run, buttons.stop, buttons.more, kind="main"),
         marked(W.VBox(extra), "extra"),
-        live,
+        place,
     ]
     return marked(W.VBox(rows), "panel")
 

@@ -365,6 +365,27 @@ def test_page_reload_during_a_run(opened: NotebookPage) -> None:
     opened.screenshot("panel-reloaded-after", panel.root)
 
 
+# anywidget gives a widget's module two seconds to load; here the page is busy for longer.
+BUSY = """() => {
+    const timeout = AbortSignal.timeout;
+    AbortSignal.timeout = () => {
+        const [late, end] = [timeout.call(AbortSignal, 50), performance.now() + 100];
+        while (performance.now() < end);
+        return late;
+    };
+    return timeout;
+}"""
+
+
+def test_a_panel_that_comes_up_on_a_busy_page_shows_its_runs(opened: NotebookPage) -> None:
+    timeout = opened.page.evaluate_handle(BUSY)
+    opened.run_cell(1)
+    opened.page.evaluate("timeout => { AbortSignal.timeout = timeout; }", timeout)
+    panel = opened.panel()
+    panel.run()
+    assert panel.wait_finished(20).startswith("Done:")
+
+
 def test_dark_theme_and_narrow_page(opened: NotebookPage) -> None:
     panel = opened.panel()
     opened.page.set_viewport_size({"width": 900, "height": 1100})

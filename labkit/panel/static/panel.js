@@ -129,11 +129,13 @@ function adopt(root) {
   }
 }
 
-function render({ model, el }) {
+async function render({ model, el }) {
   const page = build(el);
+  const [told] = model.get("children");
+  const live = await model.widget_manager.get_model(told.replace("IPY_MODEL_", ""));
   const listeners = Object.entries(shows(page)).map(([name, show]) => {
-    const listener = () => show(model.get(name));
-    model.on(`change:${name}`, listener);
+    const listener = () => show(live.get(name));
+    live.on(`change:${name}`, listener);
     return [name, listener];
   });
   let [root, gone] = [null, false];
@@ -155,7 +157,7 @@ function render({ model, el }) {
   model.send({ page: String(performance.timeOrigin) });
   return () => {
     gone = true;
-    listeners.forEach(([name, listener]) => model.off(`change:${name}`, listener));
+    listeners.forEach(([name, listener]) => live.off(`change:${name}`, listener));
     grown.disconnect();
   };
 }
