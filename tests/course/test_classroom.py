@@ -455,6 +455,15 @@ def test_memory_and_processes_are_looked_at_all_the_same(tmp_path: Path, busy: s
     assert told == ("memory limit", "more than 32 MB")
 
 
+@pytest.mark.skipif(not LINUX, reason="the memory is read from /proc")
+def test_memory_that_processes_share_counts_once(tmp_path: Path) -> None:
+    shares = "kept = bytearray(b'x') * 2**26\nfor _ in range(3):\n    if os.fork() == 0:\n"
+    shares += "        time.sleep(60)\n        os._exit(0)\ntime.sleep(0.5)\n"
+    answers = "os.write(1, struct.pack('!Q', 2) + said)\n"
+    with Process(Played(shares + answers), tmp_path, {}, Limits(memory=150)) as process:
+        assert process.ask({}) == {}
+
+
 @pytest.mark.parametrize(
     ("code", "how"), [(137, "Killed"), (193, "exit code 193"), (255, "exit code 255")]
 )
