@@ -65,7 +65,7 @@ def test_a_kernel_interrupt_ends_a_headless_run_with_what_there_is(kernel):
 
     def interrupt_soon(text):
         if "ready" in text:
-            threading.Timer(2, manager.interrupt_kernel).start()
+            threading.Timer(2.5, manager.interrupt_kernel).start()
 
     # An hour's budget, unless precision ends it: a step this slow keeps that from being early.
     slow = HEADLESS.replace(
