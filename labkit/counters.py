@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
 from labkit import show
 from labkit.graphs import watched_replays
@@ -118,7 +117,11 @@ class CountingMode(TorchDispatchMode):
     ignore_compile_internals = classmethod(lambda cls: True)
 
     def __init__(self) -> None:
+        # imported late: it brings Triton's compiler
+        from torch.utils.flop_counter import flop_registry
+
         super().__init__()
+        self.formulas = flop_registry
         self.flops = self.launches = self.host_reads = 0
 
     def __torch_dispatch__(
@@ -131,15 +134,15 @@ class CountingMode(TorchDispatchMode):
         # higher-order operators have no overloads.
         operator = getattr(func, "_overloadpacket", func)
         namespace = getattr(func, "namespace", "")
-        if operator not in flop_registry and operator is not func and namespace != "prim":
+        if operator not in self.formulas and operator is not func and namespace != "prim":
             # In inference mode, composite operators arrive here before they were taken apart.
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
-        if operator in flop_registry:
-            self.flops += flop_registry[operator](*args, **kwargs, out_val=result)
+        if operator in self.formulas:
+            self.flops += self.formulas[operator](*args, **kwargs, out_val=result)
         is_view = getattr(func, "is_view", False) or namespace in ("prim", "profiler")
         if not is_view and operator.__name__ not in _NO_LAUNCH:
             self.launches += 1

@@ -60,7 +60,7 @@ QUICK = """
     whyslow/test_compile_experiment
 """
 # In these modules what takes seconds: types, and what runs the cells of notebooks.
-SLOW = "test_static[types]", "test_the_technique_acts", "test_every_scenario_runs"
+SLOW = "test_types", "test_the_technique_acts", "test_every_scenario_runs"
 
 
 # Two processes get half of the tests each, and later take over from each other. Each begins with
@@ -137,12 +137,15 @@ def undisturbed(
 
 
 @pytest.fixture(autouse=True)
-def quick_collections() -> None:
+def quick_collections(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Each measurement collects garbage: let it not search all of torch and of the tests each
     time. Tests import more of torch, so that once for a module is not enough.
     """
     gc.collect()
     gc.freeze()
+    if request.path.stem != "test_restore":
+        # Each measurement asks for it, and Python counts all that is frozen one by one.
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: sys.maxsize)
 
 
 def pytest_sessionfinish() -> None:
@@ -202,6 +205,21 @@ def forked_python(
         monkeypatch.setattr(subprocess, "Popen", forks.popen())
         for name, text in (forks.variables | ONE).items():
             monkeypatch.setenv(name, text)
+
+
+@pytest.fixture(scope="session")
+def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what mypy says of the checkout, in ``said``: nothing if all is well. What it
+    has read it keeps in the checkout's `.mypy_cache`.
+    """
+
+    def read(folder: Path) -> None:
+        command = [sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+        said = done.stdout + done.stderr if done.returncode else ""
+        (folder / "said").write_text(said, encoding="utf-8")
+
+    return once(tmp_path_factory, "types", read)
 
 
 @pytest.fixture(scope="session")

@@ -105,8 +105,10 @@ def serve(listener: socket.socket) -> list[str]:
     import importlib
     import select
 
+    gc.disable()
     for name in IMPORTED.split():
         importlib.import_module(name)
+    gc.enable()
     for name in [name for name in sys.modules if name.partition(".")[0] in WIDGETS]:
         del sys.modules[name]
     # A fork would inherit the locks that other threads hold.
@@ -264,10 +266,10 @@ def asking(address: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def forking(folder: Path) -> Iterator[Forks]:
+def forking(folder: Path, variables: dict[str, str] | None = None) -> Iterator[Forks]:
     """Forks until the end, fresh processes where forking is not sure to work.
 
-    Jupyter's files of them lie in ``folder``.
+    Jupyter's files of them lie in ``folder``. They are for those who have these ``variables``.
     """
     import subprocess
     import tempfile
@@ -277,6 +279,8 @@ def forking(folder: Path) -> Iterator[Forks]:
     if sys.platform != "linux":
         yield Forks([sys.executable], {})
         return
+    environment = os.environ | ONE | (variables or {})
+    environment.pop("PYTHONPATH", None)
     # A socket's path has to be short.
     with tempfile.TemporaryDirectory() as short:
         address = os.path.join(short, "forks")
@@ -290,7 +294,7 @@ def forking(folder: Path) -> Iterator[Forks]:
             listener.listen()
             server = subprocess.Popen(
                 [sys.executable, __file__, "serve", str(listener.fileno())],
-                env={name: os.environ[name] for name in os.environ if name != "PYTHONPATH"} | ONE,
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[listener.fileno()],

@@ -67,6 +67,7 @@ sys.exit(main(["data", "fetch", "time_machine"]))
 """
 
 
+@pytest.mark.usefixtures("forked_python")
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_proxy_that_answers_nonsense(answer: str, tmp_path: Path) -> None:
     with proxy(ANSWERS[answer]) as address:
@@ -78,6 +79,7 @@ def test_a_proxy_that_answers_nonsense(answer: str, tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_no_internet(tmp_path: Path) -> None:
     # the discard port: nothing listens there
     done = run(FETCH.format(cache=str(tmp_path)), http_proxy="http://127.0.0.1:9")

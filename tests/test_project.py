@@ -33,8 +33,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize(
     "command",
-    ["ruff check --output-format concise", "ruff format --check --diff", "mypy"],
-    ids=["lint", "format", "types"],
+    ["ruff check --output-format concise", "ruff format --check --diff"],
+    ids=["lint", "format"],
 )
 def test_static(command: str) -> None:
     done = subprocess.run(
@@ -45,6 +45,10 @@ def test_static(command: str) -> None:
         timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_types(types: Path) -> None:
+    assert (types / "said").read_text(encoding="utf-8") == ""
 
 
 # -------------------------------------------------------------------------------------- four rooms

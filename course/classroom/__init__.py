@@ -13,8 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course.classroom.files import CourseError
-
 
 def add_parsers(actions: Any) -> None:
     """Add ``build`` and ``check`` to the commands of `course`; `main` runs them."""
@@ -71,6 +69,7 @@ def main(args: Any) -> int:
     0 when all ran, 1 when a submission could not be judged, 2 for wrong usage.
     """
     from course.classroom import build, check
+    from course.classroom.files import CourseError
 
     mains = {"build": build.main, "check": check.main}
     try:

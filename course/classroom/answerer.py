@@ -8,6 +8,7 @@ judges starts when it is ready, with everything imported.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -96,6 +97,9 @@ def settle(given: Path, work: Path, own: list[str]) -> None:
 
 
 def main() -> None:
+    # what was imported stays: it is not searched for garbage
+    gc.freeze()
+    gc.enable()
     commands, channel = os.fdopen(os.dup(0), "rb"), os.dup(1)
     # what an answer prints is nobody's
     for stream in range(3):
@@ -122,6 +126,8 @@ def main() -> None:
         except BaseException as error:
             told = failure(error)
         say(channel, told | {"outside": outside[:1]})
+    # and not through the exit handlers and threads of the answer
+    os._exit(0)
 
 
 def read(file: BinaryIO) -> dict[str, Any]:
@@ -139,5 +145,3 @@ def say(channel: int, told: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     main()
-    # and not through the exit handlers and threads of the answer
-    os._exit(0)

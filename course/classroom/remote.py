@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import pickle
 import select
@@ -195,7 +196,9 @@ class Process:
         family = self._family()
         if len(family) > self.limits.processes:
             raise Stopped("process limit", f"more than {self.limits.processes} processes")
-        if sum(family.values()) > self.limits.memory * MB:
+        # to divide what they share takes the kernel a hundred times as long
+        most = self.limits.memory * MB
+        if sum(family.values()) > most and sum(map(_own_memory, family)) > most:
             raise Stopped("memory limit", f"more than {self.limits.memory} MB")
 
     def _ended(self) -> NoReturn:
@@ -212,7 +215,7 @@ class Process:
         raise Stopped("error", f"the process ended before its check did: {how}")
 
     def _family(self) -> dict[int, int]:
-        """The process and its descendants: the bytes of memory that each has. Linux only."""
+        """The process and its descendants: bytes of memory, shared ones too. Linux only."""
         children = _listed if CHILDREN_LISTED else _looked_for().__getitem__
         found: dict[int, int] = {}
         new = {self._process.pid}
@@ -243,6 +246,14 @@ def _looked_for() -> defaultdict[int, list[int]]:
 
 
 def _memory(pid: int) -> int:
+    """Bytes of a process, with all that it shares."""
+    # it has just ended
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * mmap.PAGESIZE
+    return 0
+
+
+def _own_memory(pid: int) -> int:
     """Bytes of a process; what several share is divided among them, as after a fork."""
     # it has just ended, or may not be looked at
     with contextlib.suppress(OSError, ValueError):

@@ -55,8 +55,9 @@ IMPORTED = (
 IMAGE = "speed-lab-class"
 ENGINES = ("docker", "podman")
 NOBODY = "65534:65534"
-# the program inside
-PROGRAM = ["-P", "-m", "course.classroom.answerer"]
+# the program inside; to search what it imports for garbage would take a tenth of its start
+QUICKLY = "import gc; gc.disable(); from course.classroom import answerer; answerer.main()"
+PROGRAM = ["-P", "-c", QUICKLY]
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/sbin")
 # of the rest of /etc much is secret
 ETC = (

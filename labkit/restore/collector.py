@@ -36,6 +36,8 @@ def looking_at_frames() -> AbstractContextManager[None]:
 
 # Python 3.12 itself freezes some hundred objects; a program that freezes has tens of thousands.
 PYTHONS_OWN = 2_000
+# Whether `frozen_heap` has frozen it.
+_frozen = False
 
 
 @contextmanager
@@ -46,13 +48,17 @@ def frozen_heap() -> Iterator[None]:
     than a short run. What a notebook has dropped is freed first where an accelerator's memory is at
     stake.
     """
+    global _frozen
     if accelerator_in_use() is not None:
         gc.collect()
-    freeze = gc.get_freeze_count() < PYTHONS_OWN
+    # Python counts what is frozen one by one, for 50 milliseconds: not again inside.
+    freeze = not _frozen and gc.get_freeze_count() < PYTHONS_OWN
     if freeze:
         gc.freeze()
     try:
+        _frozen |= freeze
         yield
     finally:
         if freeze:
+            _frozen = False
             gc.unfreeze()

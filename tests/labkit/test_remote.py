@@ -87,7 +87,6 @@ def ask(monkeypatch):
     yield answers
     serving._arms.clear()
     torch.set_num_threads(threads)
-    gc.unfreeze()
 
 
 def make(size):
@@ -168,7 +167,6 @@ def test_in_a_script_the_error_comes_through(monkeypatch):
     monkeypatch.setattr(serving, "_served", {})
     with pytest.raises(LookupError, match="odd"):
         serve(fail)
-    gc.unfreeze()
     assert notebook.answers == []
 
 

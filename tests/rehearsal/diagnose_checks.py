@@ -24,10 +24,10 @@ from whyslow.experiments import EXPERIMENTS
 from whyslow.subject import Subject, observe
 
 # Seconds that a slow card takes for what is wrong with a program, and for a layer's launches.
-SLOW = 0.05
-SLOW_LAUNCHES = 0.02
+SLOW = 0.02
+SLOW_LAUNCHES = 0.008
 # The budget of a diagnosis: each experiment takes six steps at least.
-SECONDS = 8
+SECONDS = 4
 PROGRAMS: dict[str, Callable[[], list[str]]] = {}
 
 

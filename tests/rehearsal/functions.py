@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from tests.rehearsal import order, places
 from tests.rehearsal.operators import state
-from tests.rehearsal.places import CPU, on_card, place_of
+from tests.rehearsal.places import CPU, on_card, place_of, tensors_of
 
 T = torch.Tensor
 HOST_ONLY = {T.numpy, T.__array__}
@@ -62,7 +62,7 @@ class Functions(TorchFunctionMode):
 
 def _create(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     place = index_of(kwargs.get("device"))
-    sources = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    sources = tensors_of((args, kwargs))
     pinned = bool(kwargs.get("pin_memory")) and not sources
     if place is not None:
         kwargs["device"] = torch.device("cpu")
@@ -91,9 +91,8 @@ def _note_creation(result: Any, place: int) -> None:
     if place == CPU or state.capturing is not None:
         return
     order.queue(state.stream)
-    for leaf in tree_leaves(result):
-        if isinstance(leaf, torch.Tensor):
-            order.used(leaf, state.stream, writes=True, what="creation")
+    for leaf in tensors_of(result):
+        order.used(leaf, state.stream, writes=True, what="creation")
 
 
 def _same_generator(generator: Any) -> None:

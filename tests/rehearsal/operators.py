@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from tests.rehearsal import order, places
-from tests.rehearsal.places import CPU, place_of
+from tests.rehearsal.places import CPU, place_of, tensors_of
 
 # Copies between places are what these are for.
 COPIES = {"copy_", "_to_copy", "copy", "_foreach_copy_"}
@@ -117,7 +116,7 @@ class Operators(TorchDispatchMode):
             places.put(made, state.making)
             return made
         name = getattr(getattr(func, "_overloadpacket", func), "__name__", "")
-        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        tensors = tensors_of((args, kwargs))
         at = [place_of(tensor) for tensor in tensors]
         cards = {place for place in at if place not in (None, CPU)}
         if cards:
@@ -201,8 +200,8 @@ def note_inputs(
 
 def note_results(name: str, result: Any) -> None:
     """Fresh tensors are written by this thread's stream."""
-    for leaf in tree_leaves(result):
-        if isinstance(leaf, torch.Tensor) and place_of(leaf) is None:
+    for leaf in tensors_of(result):
+        if place_of(leaf) is None:
             order.used(leaf, state.stream, writes=True, what=name)
 
 
@@ -216,7 +215,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> set[int]
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         value = args[position] if position < len(args) else kwargs.get(argument.name)
-        found |= {id(leaf) for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)}
+        found |= {id(leaf) for leaf in tensors_of(value)}
     return found
 
 
@@ -239,7 +238,7 @@ def _by_mask(name: str, args: Sequence[Any]) -> bool:
     if name not in INDEXING:
         return False
     kinds = (torch.bool, torch.uint8)
-    return any(isinstance(i, torch.Tensor) and i.dtype in kinds for i in tree_leaves(args[1]))
+    return any(each.dtype in kinds for each in tensors_of(args[1]))
 
 
 def _claim(name: str, at: list[int | None], cards: set[int | None], result: Any) -> None:

@@ -18,6 +18,8 @@ from torch.utils._pytree import tree_leaves
 CPU = -1
 # The caching allocator hands out multiples of this.
 ROUNDING = 512
+# What holds no tensor.
+SIMPLE = (int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 @dataclass
@@ -54,13 +56,25 @@ _living: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 _lock = threading.RLock()
 
 
+def tensors_of(tree: object) -> list[torch.Tensor]:
+    """The tensors among the leaves of a tree, in their order; each operator asks for them."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if tree is None or isinstance(tree, SIMPLE):
+        return []
+    if type(tree) in (tuple, list):
+        return [leaf for each in tree for leaf in tensors_of(each)]
+    if type(tree) is dict:
+        return [leaf for each in tree.values() for leaf in tensors_of(each)]
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """The tensor's own storage; None for those that have none: sparse ones, wrappers,
     functorch's.
     """
-    modes_off = torch.utils._python_dispatch._disable_current_modes
     try:
-        with torch._C.DisableTorchFunction(), modes_off():
+        with torch._C.DisableTorchFunction():
             return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
         return None
@@ -82,8 +96,8 @@ def put(tree: object, place: int, *, again: bool = False) -> None:
     """Claim all tensors of a tree that claim nothing yet; with ``again`` those, too,
     that lie elsewhere.
     """
-    for leaf in tree_leaves(tree):
-        if isinstance(leaf, torch.Tensor) and not leaf.is_meta:
+    for leaf in tensors_of(tree):
+        if not leaf.is_meta:
             storage = storage_of(leaf)
             if storage is not None:
                 claim(storage, place, again)

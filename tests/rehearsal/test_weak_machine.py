@@ -6,12 +6,15 @@ it could; `--rehearse all` tries all.
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from course.front import is_front
 from course.notebook_files import course_notebooks, notebook_path, place, read_notebook
-from tests.rehearsal.weak import Weak, on_a_weak_machine
+from tests.forked import Forks, forking
+from tests.rehearsal.weak import LACKS, Weak, on_a_weak_machine, one_core
 
 FRONT = [place(path) for path in course_notebooks() if is_front(read_notebook(path))]
 # Their recipe, workload or scenarios name bf16, workers or a compiler; and the first one.
@@ -62,8 +65,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("name", wanted)
 
 
+@pytest.fixture(scope="module")
+def weak_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Kernels of a process that began on such a machine."""
+    with ExitStack() as stack:
+        with one_core():
+            started = stack.enter_context(forking(tmp_path_factory.mktemp("weak"), LACKS))
+        yield started
+
+
 @pytest.mark.notebook
-def test_a_front_notebook_runs_and_promises_nothing_that_is_missing(name: str) -> None:
+def test_a_front_notebook_runs_and_promises_nothing_that_is_missing(
+    name: str, weak_forks: Forks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, text in weak_forks.variables.items():
+        monkeypatch.setenv(variable, text)
     questions = [RUN] if name == "06_mixed_precision" else []
     found = on_a_weak_machine(notebook_path(name), *questions)
     assert found.errors == []

@@ -13,7 +13,7 @@ import whyslow
 from tests.whyslow.programs import PROGRAMS
 
 
-def main(name: str, seconds: float = 8.0) -> None:
+def main(name: str, seconds: float = 3.0) -> None:
     """Diagnose the faulty form of this program."""
     torch.manual_seed(0)
     program = PROGRAMS[name].make(False)

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
 
-SECONDS = 2.0
+SECONDS = 1.0
 RECIPES: dict[str, Callable[[], Any]] = {}
 
 

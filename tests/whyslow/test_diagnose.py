@@ -408,7 +408,7 @@ def test_an_experiment_that_the_step_does_not_bear_is_told():
     # Beside other programs, threads that wait for each other make a small step a slow one.
     with preserve_flags():
         torch.set_num_threads(1)
-        found = whyslow.diagnose(train, batches(), seconds=4)
+        found = whyslow.diagnose(train, batches(), seconds=LONG)
     reason = found.unmeasured["fp32 where 16 bits are faster"]
     assert reason == "RuntimeError: fp32 and no less"
 
@@ -472,7 +472,7 @@ def test_much_validation_is_told_with_its_line_and_is_no_finding():
             model(inputs)
             time.sleep(0.01)  # validates
 
-    found = whyslow.diagnose(step)
+    found = whyslow.diagnose(step, seconds=LONG)
     [note] = [each for each in found.notes if each.startswith("validation is ")]
     assert "time.sleep(0.01)  # validates: less often, or on a part, may do" in note
     assert not any("validation" in each.name for each in found)

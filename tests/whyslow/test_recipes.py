@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.usefixtures("forked_python")
 @pytest.mark.parametrize("name", ["plain", "accelerate", "lightning", "transformers", "fastai"])
 def test_a_recipe_sees_the_parts_of_a_training(name):
     if name != "plain" and find_spec(name) is None:
