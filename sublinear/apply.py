@@ -23,8 +23,7 @@ from torch.utils.checkpoint import (
     noop_context_fn,
 )
 
-from sublinear.blocks import Blocks, State, is_plain_sequential
-from sublinear.blocks.blocks import Keywords
+from sublinear.blocks import Blocks, Keywords, State, is_plain_sequential
 from sublinear.nodes import Checkpoint, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
@@ -232,9 +231,7 @@ class Runner:
             # They are put back before the backward pass, which would compute with the others.
             return original(*args, **kwargs)
         self.prepare()
-        if self.blocks.partial:
-            return self.blocks.around(self.outermost, original, args, kwargs)
-        return self.outermost(*self.blocks.enter(args, kwargs))[0]
+        return self.blocks.around(self.outermost, original, args, kwargs)
 
     def prepare(self) -> None:
         """Before a forward. Raises RuntimeError if the model is not what the plan was made for."""

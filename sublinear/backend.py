@@ -17,13 +17,12 @@ import torch
 from torch import nn
 
 from labkit.comparing import measuring
+from labkit.compiler import trouble_with_compiling
 from labkit.restore import preserve_rng
 from sublinear import together
 from sublinear.apply import Runner, View, view_of
 from sublinear.budget import Budget, request
-from sublinear.capture import Graph, Graphs
-from sublinear.capture.compiled import check_compiler
-from sublinear.capture.graphs import compiled_forward
+from sublinear.capture.graphs import Graph, Graphs, compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
 from sublinear.plan import Plan
@@ -212,6 +211,15 @@ class Backend(Graphs):
         return "\n".join(lines) or "no graph was captured yet: call the compiled model"
 
     __repr__ = __str__
+
+
+def check_compiler(device: torch.device) -> None:
+    """ValueError, with what PyTorch says, where it cannot compile for a device."""
+    if trouble := trouble_with_compiling(device):
+        raise ValueError(
+            f"compile=True: PyTorch cannot compile for {device} here ({trouble}): install the "
+            "compiler that it asks for, or leave out compile=True"
+        )
 
 
 def captured(model: nn.Module, by_plan: Backend) -> nn.Module:

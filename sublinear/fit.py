@@ -23,11 +23,10 @@ from labkit.comparing import measuring
 from labkit.memory import saved_bytes
 from labkit.progress import progress
 from sublinear.apply import apply
-from sublinear.backend import Backend, captured
-from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
+from sublinear.backend import Backend, captured, check_compiler
+from sublinear.blocks import Blocks, is_plain_sequential
 from sublinear.budget import Budget, request
-from sublinear.capture.compiled import check_compiler
-from sublinear.capture.inside import InsideBlocks, heard
+from sublinear.capture.graphs import InsideBlocks, heard
 from sublinear.chain import Chain
 from sublinear.fitted import Fitted
 from sublinear.plan import Plan
@@ -39,6 +38,7 @@ from sublinear.proof import Proof, prove, spot_checked
 from sublinear.repeatable import refuse
 from sublinear.searches.simple import keep_all
 from sublinear.split import split
+from sublinear.wrapped import WrappedBlocks
 
 if TYPE_CHECKING:
     from tqdm import tqdm

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from sublinear.blocks import Blocks, SequentialBlocks, State, WrappedBlocks, is_plain_sequential
-from sublinear.blocks.blocks import Keywords
-from sublinear.capture.inside import captured_blocks
+from sublinear.blocks import Blocks, Keywords, SequentialBlocks, State, is_plain_sequential
+from sublinear.capture.graphs import captured_blocks
 from sublinear.repeatable import refuse
+from sublinear.wrapped import WrappedBlocks
 
 
 def split(

@@ -18,8 +18,7 @@ import torch
 
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keeping_layers
-from sublinear.blocks import Blocks, State
-from sublinear.blocks.generators import refuse_generators
+from sublinear.blocks import Blocks, State, refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe, fastest, probing

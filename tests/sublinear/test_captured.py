@@ -25,8 +25,7 @@ from labkit.restore.generators import rng_state
 from sublinear import budget
 from sublinear.backend import Backend, captured
 from sublinear.capture import watching
-from sublinear.capture.modes import autocast_level
-from sublinear.capture.watching import name_of
+from sublinear.capture.watching import autocast_level, name_of
 from sublinear.equal import Seen, copied, differences
 from sublinear.nodes import Checkpoint, Keep
 from sublinear.plan import Plan

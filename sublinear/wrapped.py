@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from labkit.restore.attributes import exchanged
-from sublinear.blocks.blocks import Blocks, Keywords, Program, State
+from sublinear.blocks import Blocks, Keywords, Program, State
 from sublinear.repeatable import unmoved
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -87,8 +87,14 @@ class WrappedBlocks(Blocks):
         for i in range(len(self)):
             yield from self.modules(i)
 
+    def around(
+        self, work: Program, original: Callable[..., Any], args: State, kwargs: Keywords
+    ) -> Any:
+        with self.standing_in(work):
+            return original(*args, **kwargs)
+
     @contextmanager
-    def standing_in(self, work: Callable[..., State]) -> Iterator[None]:
+    def standing_in(self, work: Program) -> Iterator[None]:
         """Let ``work``, given what crosses into the first module, do what all of them do.
 
         Raises RuntimeError where the model does not feed them to one another, or uses what they
