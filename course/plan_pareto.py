@@ -11,10 +11,9 @@ import numpy as np
 import course.searches  # noqa: F401  # adds its methods to the planner's
 from labkit.text import format_bytes, format_seconds
 from sublinear.chain import Chain
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import BUDGETED, METHODS, BudgetedMethod
-from sublinear.searches.simple import keep_all
-from sublinear.searches.within import TableOf
+from sublinear.searches.table import TableOf
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,7 +103,7 @@ def pareto(chain: Chain, *, methods: Iterable[str] = METHODS, count: int = 16) -
         if not isinstance(search, BudgetedMethod):
             points.append(_point(search(chain)))
         else:
-            plans = _front(chain, search.table, search.lowest_peak(chain), count)
+            plans = _front(chain, search.table_of, search.lowest_peak(chain), count)
             points += _unbeaten(list(map(_point, plans)))
     title = f"batch {chain.batch_size} on {chain.device}, {chain.source}"
     return Pareto(_point(keep_all(chain)), tuple(points), title)

@@ -29,14 +29,13 @@ from sublinear.budget import Budget, request
 from sublinear.capture.graphs import InsideBlocks, heard
 from sublinear.chain import Chain
 from sublinear.fitted import Fitted
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Loss, Training, restored, training
 from sublinear.profiling.profiler import check_number, check_trains, profiled
 from sublinear.profiling.training import held
 from sublinear.proof import Proof, prove, spot_checked
 from sublinear.repeatable import refuse
-from sublinear.searches.simple import keep_all
 from sublinear.split import split
 from sublinear.wrapped import WrappedBlocks
 

@@ -26,9 +26,8 @@ from sublinear.capture.pieces import CapturedBlocks, Pieces, pieces_of
 from sublinear.capture.watching import Unplannable
 from sublinear.chain import Chain
 from sublinear.picture import picture
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.repeatable import unmoved
-from sublinear.searches.simple import keep_all
 
 _INSTALLED = ("site-packages", "dist-packages")
 

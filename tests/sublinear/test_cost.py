@@ -11,8 +11,7 @@ from small_chains import all_plans, chains, thorough
 from course.searches.segments import sqrt_segments
 from sublinear.chain import NOBODY, Block, Chain, Option, Rerun
 from sublinear.nodes import keeps
-from sublinear.plan import Checkpoint, Keep, Plan, simulate
-from sublinear.searches.simple import every_block, keep_all
+from sublinear.plan import Checkpoint, Keep, Plan, every_block, keep_all, simulate
 
 
 def chain_of(*outputs, saved=10, gradient=0):

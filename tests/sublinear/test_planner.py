@@ -4,9 +4,8 @@ import pytest
 from small_chains import random_chain
 
 import course.searches  # noqa: F401  # adds its methods to the planner's
-from sublinear.plan import simulate
+from sublinear.plan import keep_all, simulate
 from sublinear.planner import BUDGETED, METHODS, largest_batch, plan
-from sublinear.searches.simple import keep_all
 
 CHAIN = random_chain(24, seed=7, menu=3)
 PLAIN = simulate(CHAIN, keep_all(CHAIN))
