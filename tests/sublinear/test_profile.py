@@ -17,10 +17,10 @@ from sublinear.apply import MENU, apply, checkpointed
 from sublinear.chain import Block, Option, Rerun
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
-from sublinear.profiling import Roofline, bench, calibrate, profile
+from sublinear.profiling import Roofline, bench, profile, profiler
 from sublinear.profiling.around import Surroundings
 from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
-from sublinear.profiling.calibrate import time_step
+from sublinear.profiling.profiler import time_step
 from sublinear.profiling.tensors import Place
 from sublinear.profiling.training import mean_of_outputs, training
 from sublinear.split import split
@@ -350,7 +350,7 @@ def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
 
 def test_a_step_is_timed_at_least_twice(monkeypatch) -> None:
     # Of a clock that stands still all times agree.
-    monkeypatch.setattr(calibrate, "Clock", Told)
+    monkeypatch.setattr(profiler, "Clock", Told)
     ran = Kept()
 
     class Counts(nn.Linear):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_chains import all_plans, chains, random_chain, thorough
 
-from course.searches.rotor import fastest
+from course.searches import rotor
 from course.searches.splits import from_splits
 from sublinear.chain import NOBODY, Block, Chain, Option
 from sublinear.plan import keep_all, simulate
@@ -63,7 +63,8 @@ def test_the_table_is_the_program_of_its_paper(chain, menu):
     table = optimal.OptimalTable(chain, most(chain), menu=menu)
     assert table.slot == 1
     plain = [
-        fastest(chain, table.needs.base + slots, menu=menu) for slots in range(len(table.times))
+        rotor.fastest(chain, table.needs.base + slots, menu=menu)
+        for slots in range(len(table.times))
     ]
     assert (table.times + chain.extra_seconds).tolist() == plain
 
