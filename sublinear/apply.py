@@ -17,7 +17,6 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import (
-    CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
     noop_context_fn,
@@ -31,19 +30,17 @@ from sublinear.split import split
 
 _aten = torch.ops.aten
 # What takes long to compute again.
-_LAYERS = frozenset[object](
-    (
-        _aten.convolution,
-        _aten.mm,
-        _aten.addmm,
-        _aten._trilinear,
-        _aten.linear,
-        _aten._scaled_dot_product_flash_attention,
-        _aten._scaled_dot_product_efficient_attention,
-        _aten._scaled_dot_product_flash_attention_for_cpu,
-        _aten._scaled_dot_product_cudnn_attention,
-    )
-)
+_LAYERS = [
+    _aten.convolution.default,
+    _aten.mm.default,
+    _aten.addmm.default,
+    _aten._trilinear.default,
+    _aten.linear.default,
+    _aten._scaled_dot_product_flash_attention.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+    _aten._scaled_dot_product_cudnn_attention.default,
+]
 
 # The ways to keep a block: option k of a plan is entry k.
 MENU = ("save all", "save layers")
@@ -66,13 +63,7 @@ Context = AbstractContextManager[object]
 
 def keeping_layers() -> tuple[Context, Context]:
     """torch's contexts for a forward that keeps only what layers return, and for its rerun."""
-
-    def policy(context: object, operator: object, *args: object, **kwargs: object) -> object:
-        if getattr(operator, "_overloadpacket", operator) in _LAYERS:
-            return CheckpointPolicy.MUST_SAVE
-        return CheckpointPolicy.PREFER_RECOMPUTE
-
-    contexts: tuple[Context, Context] = create_selective_checkpoint_contexts(policy)
+    contexts: tuple[Context, Context] = create_selective_checkpoint_contexts(_LAYERS)
     return contexts
 
 
@@ -155,9 +146,7 @@ def _check(plan: Plan, blocks: Blocks) -> None:
     for keep in keeps(plan.nodes):
         if not 0 <= keep.option < len(MENU):
             raise ValueError(f"{keep}: options go from 0 to {len(MENU) - 1}: {', '.join(MENU)}")
-        if not keep.option:
-            continue
-        if blocks.overwrites(keep.block):
+        if keep.option and blocks.overwrites(keep.block):
             raise ValueError(
                 f"{keep}: {blocks.names[keep.block]} holds a recurrent layer, which overwrites "
                 "what the option would keep: use option 0 or a checkpoint"

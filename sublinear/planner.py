@@ -65,7 +65,6 @@ def plan(
     it breaks the budget. So does a budget below the floor, the lowest peak that any plan of the
     method has; the message says which block sets it.
     """
-    _check_chain(chain)
     check_limits(budget, max_overhead, method)
     check_one(budget, max_overhead)
     if batch_size is not None:
@@ -100,7 +99,6 @@ def largest_batch(
 
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
-    _check_chain(chain)
     check_limits(budget, max_overhead, method)
     search = METHODS[method]
 
@@ -236,11 +234,6 @@ def check_one(budget: object, max_overhead: object) -> None:
             f"budget={budget!r} and max_overhead={max_overhead!r}: "
             "give one of them, the other is the result"
         )
-
-
-def _check_chain(chain: object) -> None:
-    if not isinstance(chain, Chain):
-        raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
 
 
 def check_limits(budget: object, max_overhead: object, method: str) -> None:

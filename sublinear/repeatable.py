@@ -94,13 +94,10 @@ def unmoved(model: nn.Module) -> Iterator[None]:
 
 def norms(modules: Iterable[nn.Module]) -> tuple[_NormBase, ...]:
     """The layers that update running statistics in training: batch and instance norm."""
-    found = []
-    for module in modules:
-        if not isinstance(module, _NormBase) or module.running_mean is None:
-            continue
-        if module.track_running_stats:
-            found.append(module)
-    return tuple(found)
+    layers = (module for module in modules if isinstance(module, _NormBase))
+    return tuple(
+        layer for layer in layers if layer.track_running_stats and layer.running_mean is not None
+    )
 
 
 class SpareStatistics:
@@ -121,7 +118,9 @@ class SpareStatistics:
                 if buffer is None:
                     continue
                 if name not in spare or spare[name].device != buffer.device:
-                    spare[name] = torch.full_like(buffer, _unusable(buffer.dtype))
+                    # nan spreads to all that is computed from it; a count of 1 is one to `reset`.
+                    value = math.nan if buffer.is_floating_point() else 1
+                    spare[name] = torch.full_like(buffer, value)
 
     def reset(self) -> None:
         """Let all spare buffers be 0: a layer that reads them computes something else."""
@@ -144,13 +143,6 @@ class SpareStatistics:
                 layer._buffers.update(buffers)
 
 
-def _unusable(dtype: torch.dtype) -> float:
-    """Spreads to all that is computed from it; of whole numbers, a count that no one reaches."""
-    if dtype.is_floating_point or dtype.is_complex:
-        return math.nan
-    return 0 if dtype == torch.bool else torch.iinfo(dtype).min // 2
-
-
 @contextmanager
 def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Normalise by the batch, as in training, but leave the running statistics as they are."""
@@ -167,7 +159,7 @@ def drawing_alike(run: Callable[..., Any]) -> Callable[..., Any]:
     checkpoints see to torch's own generators only. Where the first run drew nothing they are left
     alone, which is quicker.
     """
-    begin: Draws | None = None
+    begin: tuple[Any, bytes] | None = None
     drew = True
 
     def wrapped(*args: Any) -> Any:
@@ -189,15 +181,12 @@ def drawing_alike(run: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-# States of Python's and of NumPy's generator; pickled, since arrays cannot be compared as a whole.
-Draws = tuple[tuple[Any, ...], bytes]
-
-
-def _draws() -> Draws:
+def _draws() -> tuple[Any, bytes]:
+    """States of Python's and NumPy's generator; pickled, as arrays are not compared as a whole."""
     return random.getstate(), pickle.dumps(np.random.get_state())
 
 
-def _set_draws(draws: Draws) -> None:
+def _set_draws(draws: tuple[Any, bytes]) -> None:
     random.setstate(draws[0])
     np.random.set_state(pickle.loads(draws[1]))
 
