@@ -22,9 +22,10 @@ from sublinear.blocks import Blocks, State, refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe, fastest, probing
-from sublinear.profiling.around import Made, Surroundings, gradients_made, surroundings
+from sublinear.profiling.around import Made, Surroundings, gradients_made
 from sublinear.profiling.tensors import (
     Arrival,
+    Place,
     Watched,
     before_block,
     leaves,
@@ -128,8 +129,9 @@ class Bench:
             runs.append(replace(run, leaving=(), numbers=places))
             if on_block is not None:
                 on_block()
-        around = surroundings(self.blocks, self.device, task, last)
-        rows = _with_released(_with_gradients(rows, runs, around), runs, entered)
+        around = Surroundings(self.blocks, self.device, task, last)
+        rows = _with_gradients(rows, runs, set(around.made), around.gradients)
+        rows = _with_released(rows, runs, entered)
         inputs: Crossing = entered
         if self.blocks.partial:
             inputs = tuple(storages((task.args, task.kwargs)))
@@ -321,13 +323,16 @@ def _ordered(options: list[Option]) -> tuple[Option, ...]:
     return replace(options[0], forward=ahead, backward=back), *options[1:]
 
 
-def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surroundings) -> list[Block]:
-    """The blocks with what gradients need: of their parameters, and of what crosses behind them."""
+def _with_gradients(
+    rows: list[Block], runs: list[BlockRun], seen: set[int], behind: list[Place | None]
+) -> list[Block]:
+    """The blocks with what gradients need: of their parameters, and of what crosses behind them.
+
+    ``seen``: parameters whose gradients are made behind the blocks; ``behind``: where the gradients
+    of the last block's output lie. A shared parameter's gradient is made by the last block that
+    uses it. In the others a second one is alive until it is added.
+    """
     found = list(rows)
-    # A shared parameter's gradient is made by the last block that uses it. In the others a second
-    # one is alive until it is added.
-    seen = set(around.made)
-    behind = around.gradients
     for i in reversed(range(len(rows))):
         made = runs[i].made
         fresh = made.keys() - seen

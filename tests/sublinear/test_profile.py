@@ -18,7 +18,6 @@ from sublinear.chain import Block, Option, Rerun
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
 from sublinear.profiling import Roofline, bench, profile, profiler
-from sublinear.profiling.around import Surroundings
 from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
 from sublinear.profiling.profiler import time_step
 from sublinear.profiling.tensors import Place
@@ -245,8 +244,7 @@ def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_benc
     # The loss has made one for the block's parameter, to which a second one of 4 is added.
     nothing = Saves(frozenset(), frozenset())
     run = BlockRun(block, (), {1: 4}, (None,), nothing)
-    around = Surroundings(made=frozenset({1}), gradients=[Place("of the loss", 25)])
-    (found,) = _with_gradients([block], [run], around)
+    (found,) = _with_gradients([block], [run], {1}, [Place("of the loss", 25)])
     assert (found.gradient_bytes, found.cotangent_bytes) == (0, 25)
     assert found.options[0].backward_peak == 5 + 4
     assert found.cotangent_bytes + found.rerun.backward == 30 + 4 + 25 - 10
