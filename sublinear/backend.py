@@ -1,15 +1,14 @@
 """A memory plan as the compiler's own word: ``torch.compile(model, backend=sublinear.backend())``.
 
-torch's compiler calls a backend for each graph that it captures, with guards: where anything
-changes that a graph depends on, it captures anew and calls it again. Here a graph is cut into
-pieces, profiled on the inputs of its first call, planned, and run piece by piece under the
-checkpoints of its plan. Pieces are compiled only where that is asked for.
+A graph that torch's compiler captures, as `sublinear.capture.graphs` says, is profiled on the
+inputs of its first call, planned, and run piece by piece under the checkpoints of its plan. Pieces
+are compiled only where that is asked for.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -154,25 +153,26 @@ class Backend(Graphs):
         if not graph.may_be_cut(values):
             return None
         assert graph.pieces is not None
-        blocks = CapturedBlocks.of(graph.pieces, values)
+        pieces, blocks = graph.pieces, CapturedBlocks.of(graph.pieces, values)
+        task = Training(leaves(blocks.frame(values, spare=True)), {}, _pull)
         try:
             # Inside compiled code no operator can be chosen to be kept.
             options = not self.compile
-            chain = _chain(blocks, values, self.repeats, options)
+            with measuring(None), preserve_rng():
+                chain = profiled(blocks.model, task, blocks, self.repeats, options)
         except ValueError as error:
             graph.pieces, graph.note = None, str(error)
             warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
             return None
-        if (step := self.step) is not None:
-            chain = replace(
-                chain,
-                fixed_bytes=step.fixed_bytes,
-                before=step.before,
-                after=step.after,
-                step_bytes=step.step_bytes,
-            )
         graph.blocks = blocks
-        return chain
+        spare = sum(values[number].nbytes for number in pieces.statistics)
+        chain = replace(chain, spare_bytes=spare)
+        if self.step is None:
+            # Inputs of the graph that cross are counted where they do.
+            others = [value for i, value in enumerate(values) if i not in pieces.crossing]
+            return replace(chain, fixed_bytes=bytes_of(others))
+        step, known = self.step, ("fixed_bytes", "before", "after", "step_bytes")
+        return replace(chain, **{name: getattr(step, name) for name in known})
 
     def chains(self) -> list[Chain]:
         """Of the graphs of a step that can be planned, in order."""
@@ -237,22 +237,6 @@ def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
         return compiled(*args, **kwargs)
 
     return view_of(model, forward, View, runs_by=by_plan)
-
-
-def _chain(
-    blocks: CapturedBlocks,
-    values: Sequence[Any],
-    repeats: int,
-    options: bool,
-) -> Chain:
-    task = Training(leaves(blocks.frame(list(values), spare=True)), {}, _pull)
-    with measuring(None), preserve_rng():
-        chain = profiled(blocks.model, task, blocks, repeats, options)
-    # Inputs of the graph that cross are counted where they do.
-    others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
-    fixed = bytes_of(others)
-    spare = sum(values[number].nbytes for number in blocks.pieces.statistics)
-    return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
 
 
 def _pull(output: Any) -> torch.Tensor:

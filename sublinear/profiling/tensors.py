@@ -45,12 +45,10 @@ def size_of(gradient: torch.Tensor) -> int:
 
 def leaves(state: State) -> State:
     """The same values, cut off from what made them."""
-    detached: State = tree_map_only(torch.Tensor, _detached, state)
+    detached: State = tree_map_only(
+        torch.Tensor, lambda each: each.detach().requires_grad_(each.requires_grad), state
+    )
     return detached
-
-
-def _detached(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 # ------------------------------------------------------------------------ gradients of what crosses

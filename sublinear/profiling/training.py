@@ -37,13 +37,6 @@ def training(
     optimizer: torch.optim.Optimizer | None = None,
 ) -> Training:
     """The parts of a step as readers give them; without a loss the mean of all outputs."""
-    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer={optimizer!r} is not a torch.optim.Optimizer, nor None")
-    if loss is not None and not callable(loss):
-        raise TypeError(
-            f"loss={loss!r} cannot be called: pass a function from the model's output to a scalar "
-            "tensor"
-        )
     args: tuple[object, ...] = inputs if isinstance(inputs, tuple) else (inputs,)
     kwargs: dict[str, object] = {}
     if isinstance(inputs, Mapping):
