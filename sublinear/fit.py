@@ -33,7 +33,6 @@ from sublinear.plan import Plan, keep_all
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Loss, Training, restored, training
 from sublinear.profiling.profiler import check_number, check_trains, profiled
-from sublinear.profiling.training import held
 from sublinear.proof import prove, spot_checked
 from sublinear.repeatable import refuse
 from sublinear.split import split
@@ -84,7 +83,7 @@ def fit(
     if check_every is not None:
         check_number("check_every", check_every)
     task = training(inputs, loss, optimizer)
-    with measuring(None), held(model, task):
+    with measuring(None), restored(model, task):
         blocks = _read(model, task, modules, compile)
         with progress(total=_STAGES, desc="planning") as bar:
             fitting = _Fitting(model, task, asked, max_overhead, method, compile, repeats, bar)

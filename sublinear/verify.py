@@ -87,6 +87,7 @@ def verify(
         # So that the other begins as this one.
         with restored(model, task):
             wanted = left_behind(model, model, task, STEPS)
+        model.train()
         before = list(runner.calls)
         try:
             found = left_behind(planned, model, task, STEPS)
