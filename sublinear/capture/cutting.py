@@ -18,9 +18,6 @@ from sublinear.capture.watching import Seen, name_of
 # A profile takes time for each piece.
 MOST = 96
 
-# What a graph does not make itself.
-OUTSIDE = ("placeholder", "get_attr")
-
 _CELLS = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 RECURRENT = _CELLS | {f"{name}_cell" for name in _CELLS}
 _CONVOLUTIONS = {f"conv{kind}{size}d" for kind in ("", "_transpose") for size in (1, 2, 3)}
@@ -99,15 +96,9 @@ def crossing(nodes: list[fx.Node], end: int, inputs: Sequence[fx.Node] = ()) -> 
     return found
 
 
-def _outside(seen: Seen) -> set[int]:
-    """The storages that the graph does not make itself."""
-    inputs = [storages for node, storages in seen.storages.items() if node.op in OUTSIDE]
-    return set[int]().union(*inputs)
-
-
 def _bytes_across(nodes: list[fx.Node], seen: Seen) -> list[int]:
     """Bytes of the storages that cross before each node, those of the graph's inputs left out."""
-    outside = _outside(seen)
+    outside = seen.outside
     sizes = []
     for end in range(len(nodes)):
         storages = set[int]()
@@ -119,7 +110,7 @@ def _bytes_across(nodes: list[fx.Node], seen: Seen) -> list[int]:
 
 def _changes(nodes: list[fx.Node], seen: Seen) -> list[tuple[int, int]]:
     """From where a storage is made to where it is changed; all uses of an input that is."""
-    outside = _outside(seen)
+    outside = seen.outside
     made: dict[int, int] = {}
     uses: dict[int, list[int]] = {}
     for i, node in enumerate(nodes):

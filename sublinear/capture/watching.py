@@ -24,6 +24,8 @@ from labkit.restore import giving_back
 # They write their running_mean and running_var where this argument says so.
 _NORMS = {functional.batch_norm: "training", functional.instance_norm: "use_input_stats"}
 
+_OUTSIDE = ("placeholder", "get_attr")
+
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
 
@@ -44,6 +46,12 @@ class Seen:
     values: dict[fx.Node, object] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     statistics: frozenset[fx.Node] = frozenset()
+
+    @property
+    def outside(self) -> set[int]:
+        """The storages that the graph does not make itself."""
+        inputs = [storages for node, storages in self.storages.items() if node.op in _OUTSIDE]
+        return set[int]().union(*inputs)
 
 
 def name_of(node: fx.Node) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -39,6 +38,9 @@ from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statist
 # A way to run one block.
 Way = Callable[..., State]
 
+# By number, the tensors that enter a block, and that leave it, whose storage it saves.
+Saves = tuple[frozenset[int], frozenset[int]]
+
 
 @dataclass(frozen=True)
 class Try:
@@ -62,14 +64,6 @@ class Try:
         saved = max(0, self.saved)
         peak = self.backward_peak - self.saved - self.pulled - sum(self.made.values())
         return Option(name, saved, ahead, back, max(saved, self.forward_peak), peak)
-
-
-@dataclass(frozen=True)
-class Saves:
-    """By number, the tensors that enter a block, and that leave it, whose storage it saves."""
-
-    entering: frozenset[int] = frozenset()
-    leaving: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -283,25 +277,19 @@ class Bench:
         return ahead, back, leaving
 
 
-class _Listener:
+class _Listener(torch.autograd.graph.saved_tensors_hooks):
     """``with`` a forward inside: what autograd saves in it; then ``saves``, of `note`."""
 
     def __init__(self) -> None:
-        self.saves = Saves()
+        super().__init__(self._pack, lambda tensor: tensor)
+        self.saves: Saves = frozenset(), frozenset()
         # Weak: what is held would not die in the backward pass.
         self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
-
-    def __enter__(self) -> None:
-        self._hooks.__enter__()
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self._hooks.__exit__(*exc_info)
 
     def note(self, entering: State, leaving: State) -> None:
         """What of that which crosses autograd has saved, while all of it is alive."""
         held = {key for key, storage in self._held.items() if storage() is not None}
-        self.saves = Saves(_among(entering, held), _among(leaving, held))
+        self.saves = _among(entering, held), _among(leaving, held)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout is torch.strided:
@@ -373,8 +361,8 @@ def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -
     entering: tuple[int, ...] = ()
     for i, run in enumerate(runs):
         # What enters the chain is there all the time.
-        held = [entering[place] for place in run.saves.entering if i]
-        held += [run.numbers[place] for place in run.saves.leaving]
+        held = [entering[place] for place in run.saves[0] if i]
+        held += [run.numbers[place] for place in run.saves[1]]
         saver |= dict.fromkeys(held, i)
         entering = run.numbers
     found = list(rows)

@@ -18,7 +18,7 @@ from sublinear.chain import Block, Option, Rerun
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
 from sublinear.profiling import Roofline, bench, profile, profiler
-from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
+from sublinear.profiling.bench import Bench, BlockRun, _with_gradients
 from sublinear.profiling.profiler import time_step
 from sublinear.profiling.tensors import Place
 from sublinear.profiling.training import mean_of_outputs, training
@@ -242,8 +242,7 @@ def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_benc
     block = Block("b", 10, (option,), 0, 10, 1.0, rerun=Rerun(28 - 10, 30 - 10))
     # The bench made a gradient of 10 bytes for what leaves the block; in a step it is a part of 25.
     # The loss has made one for the block's parameter, to which a second one of 4 is added.
-    nothing = Saves(frozenset(), frozenset())
-    run = BlockRun(block, (), {1: 4}, (None,), nothing)
+    run = BlockRun(block, (), {1: 4}, (None,), (frozenset(), frozenset()))
     (found,) = _with_gradients([block], [run], {1}, [Place("of the loss", 25)])
     assert (found.gradient_bytes, found.cotangent_bytes) == (0, 25)
     assert found.options[0].backward_peak == 5 + 4
