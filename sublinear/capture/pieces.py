@@ -80,9 +80,10 @@ def pieces_of(gm: fx.GraphModule, parameters: Sequence[bool]) -> Pieces:
             others.add(numbers[node])
     rows = []
     start, here = 0, crosses
-    for end in [*cuts(nodes, seen), len(nodes)]:
+    across = crossing(nodes, crosses)
+    for end in [*cuts(nodes, across, seen), len(nodes)]:
         last = end == len(nodes)
-        after = crossing(nodes, end, crosses)
+        after = [] if last else across[end]
         leaving = gm.graph.output_node().args[0] if last else tuple(after)
         rows.append(_piece(gm, nodes[start:end], here, leaving, numbers, last))
         start, here = end, after

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keeping_layers
@@ -143,7 +144,9 @@ class Bench:
         def work(*state: object) -> State:
             fed.append(state)
             with torch.no_grad():
-                return blocks.run_all(*state)
+                leaving = blocks.run_all(*state)
+            # As in a step: the compiler captures the code behind for what needs a gradient.
+            return tree_map_only(torch.Tensor, _with_gradient, leaving)
 
         with blocks.standing_in(work):
             self.model(*task.args, **task.kwargs)
@@ -297,6 +300,13 @@ class _Listener(torch.autograd.graph.saved_tensors_hooks):
             self._held[storage._cdata] = weakref.ref(storage)
         # Not itself: a node that holds its own output would never die without a backward.
         return tensor.detach()
+
+
+def _with_gradient(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    # No leaf, which must not be changed in place.
+    return tensor.detach().requires_grad_().clone()
 
 
 def _ordered(options: list[Option]) -> tuple[Option, ...]:
