@@ -164,9 +164,12 @@ class Chain:
 
     def left(self, first: int, last: int) -> int:
         """`held`, without what waits for the next block only."""
+        return self.held(first, last) - self.gone(first, last)
+
+    def gone(self, first: int, last: int) -> int:
+        """What of `held` waits for the next block only."""
         before, behind = self.cuts[first], self.cuts[last + 1]
-        gone = sum(behind[number] for number in self.waits[last] if number not in before)
-        return self.held(first, last) - gone
+        return sum(behind[number] for number in self.waits[last] if number not in before)
 
     @cached_property
     def cuts(self) -> list[dict[object, int]]:

@@ -254,11 +254,12 @@ def versions(state: object) -> list[int]:
 def _state(
     model: nn.Module, modules: tuple[nn.Module, ...]
 ) -> dict[tuple[int, str], tuple[Any, Any]]:
-    """Buffers but running statistics, and attributes of ``modules``; of what may change a copy."""
+    """Buffers but running statistics, and attributes, of ``modules``; of what may change a copy."""
     statistics = {id(buffer) for layer in norms(modules) for buffer in layer.buffers()}
     found: dict[tuple[int, str], tuple[Any, Any]] = {}
-    for name, buffer in model.named_buffers():
-        if id(buffer) not in statistics:
+    own = {id(buffer) for module in modules for buffer in module._buffers.values()} - statistics
+    for name, buffer in model.named_buffers() if own else ():
+        if id(buffer) in own:
             found[-1, f"the buffer {name}"] = buffer, buffer.clone()
     for number, module in enumerate(modules):
         for name, value in vars(module).items():

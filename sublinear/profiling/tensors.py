@@ -109,14 +109,14 @@ class Watched:
             found.append(arrival)
         return tuple(found)
 
-    def handed_on(self, leaving: list[int]) -> int:
+    def handed_on(self, arrivals: tuple[Arrival, ...], leaving: list[int]) -> int:
         """Bytes of gradients that a block hands on as they came, as a sum does to both its parts.
 
         In a step they may come in another layout than here, and are then copied for one of them.
-        ``leaving``: the storages that leave the block, by number; what crosses it is no part.
+        ``arrivals``: as above; ``leaving``: the storages that leave the block, by number; what
+        crosses it is no part.
         """
         found: dict[object, int] = {}
-        arrivals = self.arrivals()
         for i, entering in enumerate(tensors(self.state)):
             passed, storage = arrivals[i], entering.untyped_storage()._cdata
             if isinstance(passed, int) and leaving[passed] != storage:

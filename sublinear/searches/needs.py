@@ -77,16 +77,16 @@ class Needs:
         for first, mark in enumerate(self.mark.tolist()):
             above = 0
             for last in range(first, self.n):
-                self.held[first, last] = mark + chain.left(first, last)
                 self.bare[first, last] = mark + above + blocks[last].bare_peak
                 above = chain.held(first, last)
+                self.held[first, last] = mark + above - chain.gone(first, last)
             np.maximum.accumulate(self.bare[first, first:], out=self.bare[first, first:])
 
     def _add(self, chain: Chain, number: int) -> None:
         """What one block needs."""
         block, others = chain.blocks[number], int(self.behind[number])
         own, entering = block.gradient_bytes, chain.waiting[number]
-        waits = chain.held(number, number) - chain.left(number, number)
+        waits = chain.gone(number, number)
         for i, option in enumerate(block.options[: self.counts[number]]):
             # Nothing waits that was not counted, whoever made the chain.
             saved = max(0, option.saved_bytes - waits)
