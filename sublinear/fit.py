@@ -163,7 +163,7 @@ class _Fitting:
         try:
             with restored(self.model, task):
                 main = heard(by_plan, lambda: task.loss(model(*task.args, **task.kwargs)))
-            several = len({graph.code for graph in by_plan.cut}) > 1
+            several = len(by_plan.cut) > 1
             if not several:
                 blocks = InsideBlocks.of_graph(self.model, main, model.forward)
                 chain = self._profile(blocks)
