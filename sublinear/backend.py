@@ -101,10 +101,6 @@ class Backend(Graphs):
         runner.prepare()
         return runner.outermost(*graph.blocks.frame(values))[0]
 
-    def without_plan(self) -> together.Together:
-        """What a step of the graphs costs if nothing is computed again."""
-        return together.plain(self.chains())
-
     @property
     def planned(self) -> list[Graph]:
         """The graphs that run by a plan."""
@@ -200,9 +196,10 @@ class Backend(Graphs):
         self._runners[graph] = Runner(plan, graph.blocks.model, graph.blocks)
 
     @property
-    def main(self) -> Graph:
-        """Of the planned graphs the one that keeps most without a plan."""
-        return max(self.planned, key=lambda graph: graph.known_plan.known_chain.saved_bytes)
+    def main_plan(self) -> Plan:
+        """That of the graph that keeps most without one."""
+        plans = (graph.plan for graph in self.graphs if graph.plan is not None)
+        return max(plans, key=lambda plan: plan.known_chain.saved_bytes)
 
     def __str__(self) -> str:
         lines = []

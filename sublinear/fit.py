@@ -22,6 +22,7 @@ from torch import nn
 from labkit.comparing import measuring
 from labkit.memory import saved_bytes
 from labkit.progress import progress
+from sublinear import together
 from sublinear.apply import apply
 from sublinear.backend import Backend, captured, check_compiler
 from sublinear.blocks import Blocks, is_plain_sequential
@@ -207,8 +208,8 @@ class _Fitting:
             f"torch's compiler captures {len(by_plan.graphs)} graphs, {len(by_plan.planned)} "
             "planned; what is predicted follows the largest of them"
         )
-        fitted = self._fitted(model, by_plan.main.known_plan, note, "captured")
-        without = by_plan.without_plan().peak_bytes
+        fitted = self._fitted(model, by_plan.main_plan, note, "captured")
+        without = together.plain(by_plan.chains()).peak_bytes
         plain = fitted.peak_of(self.model) or without
         beside = plain - without
         limit = self._limit(plain, fitted.chain)
@@ -221,10 +222,9 @@ class _Fitting:
             found = replace(fitted, measured_bytes=fitted.peak_of(model))
         else:
             found = self._keeping_to(limit, follow)
-        main = by_plan.main
-        chain = main.known_plan.known_chain
-        size = max(0, chain.fixed_bytes + beside)
-        whole = replace(main.known_plan, chain=replace(chain, fixed_bytes=size))
+        main = by_plan.main_plan
+        size = max(0, main.known_chain.fixed_bytes + beside)
+        whole = replace(main, chain=replace(main.known_chain, fixed_bytes=size))
         covered = self._share(sum(chain.saved_bytes for chain in by_plan.chains()))
         found = replace(found, plan=whole, covered=covered)
         return replace(found, gain=self._gain(found))

@@ -118,7 +118,12 @@ class WrappedBlocks(Blocks):
                 others = now
                 result, *_ = work(args[0], *now)
             called += 1
-            token = result if called == len(names) else _Token.of(names[i], names[i + 1])
+            token = result
+            if called < len(names):
+                token = torch.empty(0).as_subclass(_Token)
+                token.words = (
+                    f"the model uses what {names[i]} returns, and not only to feed {names[i + 1]}"
+                )
             return token
 
         modules = enumerate(map(self.model.get_submodule, names))
@@ -232,12 +237,6 @@ class _Token(torch.Tensor):
     """What a module whose work another does hands to the next one: no one may look into it."""
 
     words = ""
-
-    @classmethod
-    def of(cls, maker: str, reader: str) -> torch.Tensor:
-        token = torch.empty(0).as_subclass(cls)
-        token.words = f"the model uses what {maker} returns, and not only to feed {reader}"
-        return token
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -152,12 +152,6 @@ class Graph:
         self.saves = saved_bytes(lambda: result.append(self.as_it_is(*values)))
         return result[0]
 
-    @property
-    def known_plan(self) -> Plan:
-        """The plan of a graph that has one."""
-        assert self.plan is not None
-        return self.plan
-
     def __str__(self) -> str:
         if self.plan is None:
             return f"runs as it is: {self.note or 'it did not run yet'}"

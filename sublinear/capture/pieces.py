@@ -223,8 +223,7 @@ class CapturedBlocks(Blocks):
     def compiled(self) -> CapturedBlocks:
         """The same, of pieces that Inductor compiles: what runs again is fused as well."""
         rows = [replace(piece, run=_compiled(piece.run)) for piece in self.pieces.rows]
-        programs = tuple(map(_program, range(len(rows))))
-        return replace(self, programs=programs, pieces=replace(self.pieces, rows=tuple(rows)))
+        return replace(self, pieces=replace(self.pieces, rows=tuple(rows)))
 
     def frame(self, values: list[Any], *, spare: bool = False) -> State:
         """What crosses into the first piece."""
