@@ -105,6 +105,9 @@ class Bench:
         # Views of weights cross as what blocks make does, and take no memory.
         tensors_of_model = [*self.parameters, *self.model.buffers()]
         self._lasting = {storage for storage, _ in storages(tensors_of_model)}
+        # The numbers of the storages that cross the last cut.
+        self._known: dict[tuple[int, int], int] = {}
+        self._count = 0
         # Each way to run a block draws the same numbers.
         self.begin = rng_state()
 
@@ -112,15 +115,14 @@ class Bench:
         """All blocks, and what runs around them; without what `profile` knows besides."""
         refuse_generators(self.blocks)
         state = self._entering(task)
-        numbers = _Numbers(self._lasting)
-        entered, _ = numbers.crossing(state)
+        entered, _ = self._crossing(state)
         rows: list[Block] = []
         runs: list[BlockRun] = []
         for i in range(len(self.blocks)):
             last = state
             run = self.block(i, state)
             state = run.leaving
-            crossing, places = numbers.crossing(state)
+            crossing, places = self._crossing(state)
             size = sum(size for _, size in crossing)
             rows.append(replace(run.block, crossing=crossing, output_bytes=size))
             runs.append(replace(run, leaving=(), numbers=places))
@@ -155,6 +157,23 @@ class Bench:
         if not fed:
             raise ValueError("the model did not run its planned part again, on the same inputs")
         return leaves(fed[-1])
+
+    def _crossing(self, state: State) -> tuple[Crossing, tuple[int, ...]]:
+        """Numbers and bytes of what crosses the next cut; the number of each tensor's storage.
+
+        A storage keeps its number as long as it crosses one cut after the other. Those of weights
+        have no bytes.
+        """
+        here: dict[tuple[int, int], int] = {}
+        for storage in storages(state):
+            here[storage] = self._known.get(storage, self._count)
+            self._count += 1
+        self._known = here
+        crossing = []
+        for (identity, size), number in here.items():
+            crossing.append((number, 0 if identity in self._lasting else size))
+        own = (tensor.untyped_storage() for tensor in tensors(state))
+        return tuple(crossing), tuple(here[each._cdata, each.nbytes()] for each in own)
 
     def block(self, i: int, state: State) -> BlockRun:
         """Run one block in all ways, as in `MENU`; what crosses behind it is not yet counted."""
@@ -396,28 +415,3 @@ def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -
                 released.append((number, last))
         found[i] = replace(found[i], released=tuple(released))
     return found
-
-
-class _Numbers:
-    """Numbers for storages: the same as long as a storage crosses one cut after the other.
-
-    Those in ``lasting`` have no bytes: they are there all the time.
-    """
-
-    def __init__(self, lasting: Collection[int]) -> None:
-        self._lasting = lasting
-        self._count = 0
-        self._known: dict[tuple[int, int], int] = {}
-
-    def crossing(self, state: State) -> tuple[Crossing, tuple[int, ...]]:
-        """Numbers and bytes of what crosses the next cut; the number of each tensor's storage."""
-        here: dict[tuple[int, int], int] = {}
-        for storage in storages(state):
-            here[storage] = self._known.get(storage, self._count)
-            self._count += 1
-        self._known = here
-        crossing = []
-        for (identity, size), number in here.items():
-            crossing.append((number, 0 if identity in self._lasting else size))
-        own = (tensor.untyped_storage() for tensor in tensors(state))
-        return tuple(crossing), tuple(here[each._cdata, each.nbytes()] for each in own)
