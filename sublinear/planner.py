@@ -180,10 +180,8 @@ def _within_limits(
             f"budget={_size(budget)}: method {found.method!r} minds no budget, and its peak is "
             f"{_size(costs.peak_bytes)}; {_about(chain, floor)}"
         )
-    if max_overhead is None:
-        return found
-    if costs.seconds > _seconds_allowed(chain, max_overhead) * table.CLOSE:
-        plain = keep_all(chain).costs.seconds
+    plain = keep_all(chain).costs.seconds
+    if max_overhead is not None and costs.seconds > plain * (1 + max_overhead) * table.CLOSE:
         raise ValueError(
             f"max_overhead={max_overhead!r}: method {found.method!r} minds no such limit, and its "
             f"step takes {costs.seconds / plain - 1:.3f} more than a plain one; "
