@@ -64,7 +64,7 @@ class RooflineClock(Clock, TorchDispatchMode):
         sizes: dict[int, int] = {}
         for leaf in tree_leaves((args, kwargs, result)):
             if torch.is_tensor(leaf):
-                sizes[id(leaf)] = leaf.nbytes
+                sizes[id(leaf)] = leaf.numel() * leaf.element_size()
         traffic = sum(sizes.values())
         busy = max(flops / self.roofline.flops, traffic / self.roofline.bandwidth)
         self.seconds += busy + self.roofline.launch
