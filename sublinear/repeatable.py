@@ -20,7 +20,6 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.restore import restoring
 from labkit.restore.contents import CONTAINERS, as_before, contents
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.equal import same
@@ -75,18 +74,6 @@ def hooks(module: nn.Module, kinds: Sequence[str] = _HOOKS) -> str:
     """Which of these kinds of hooks a module has, in words."""
     found = [kind.strip("_") for kind in kinds if getattr(module, kind, None)]
     return " and ".join(found).replace("_", " ")
-
-
-@contextmanager
-def unmoved(model: nn.Module) -> Iterator[None]:
-    """Give back all that a model holds, and random generators, whatever its own code writes.
-
-    Inside, gradients are empty. Copies lie in the CPU's memory.
-    """
-    with restoring(also=(model,)):
-        for parameter in model.parameters():
-            parameter.grad = None
-        yield
 
 
 # ------------------------------------------------------------------------------ running statistics

@@ -21,9 +21,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 
+from labkit.restore import restoring
 from labkit.restore.attributes import exchanged
 from sublinear.blocks import Blocks, Keywords, Program, State
-from sublinear.repeatable import unmoved
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
@@ -75,7 +75,7 @@ class WrappedBlocks(Blocks):
         )
         names = tuple(call.name for call in run)
         blocks = cls.of_groups(model, groups, note=note, wrapped=names)
-        with unmoved(model), torch.no_grad():
+        with restoring(also=(model,)), torch.no_grad():
             try:
                 with blocks.standing_in(blocks.run_all):
                     model(*args, **kwargs)
@@ -181,7 +181,7 @@ def _runs(
     for name in chosen or list(named)[1:]:
         module = named[name]
         listening.append((module, "forward", partial(listen, name, module.forward)))
-    with unmoved(model), torch.no_grad(), exchanged(listening):
+    with restoring(also=(model,)), torch.no_grad(), exchanged(listening):
         model(*args, **kwargs)
     found = []
     for run in itertools.chain(*families.values()):

@@ -19,6 +19,7 @@ from torch import fx, nn
 from torch._dynamo.exc import TorchDynamoException
 
 from labkit.memory import saved_bytes
+from labkit.restore import restoring
 from labkit.restore.attributes import exchanged, patched
 from labkit.text import format_bytes
 from sublinear.blocks import Keywords, Program, State
@@ -27,7 +28,6 @@ from sublinear.capture.watching import Unplannable
 from sublinear.chain import Chain
 from sublinear.picture import picture
 from sublinear.plan import Plan, keep_all
-from sublinear.repeatable import unmoved
 
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -229,7 +229,7 @@ def captured_blocks(model: nn.Module, args: State, kwargs: Keywords) -> InsideBl
     """
     graphs = Graphs()
     forward = compiled_forward(model, graphs)
-    with unmoved(model):
+    with restoring(also=(model,)):
         main = heard(graphs, lambda: forward(*args, **kwargs))
     return InsideBlocks.of_graph(model, main, forward)
 

@@ -271,7 +271,7 @@ class Bench:
                 listener.note(watched.state, after)
             leaving = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
             pulled = sum(tensor.nbytes for tensor in tensors(after) if tensor.requires_grad)
-            pull = watched.pull_on(after)
+            pull = pull_on(after, watched.pulled)
             del after
             probe.restart()
             if pull is not None:

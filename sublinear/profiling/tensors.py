@@ -78,17 +78,13 @@ class Watched:
     """One run of a block, from what enters it to the gradients that arrive there.
 
     ``state``: what enters. A gradient is taken as autograd hands it on: at a leaf it would be
-    copied where it is a part of a larger one.
+    copied where it is a part of a larger one. ``pulled``: for `pull_on` of what leaves.
     """
 
     def __init__(self, state: State) -> None:
         self.arrived: Gradients = {}
         self.pulled: Pulled = {}
         self.state = cut_off(state, self.arrived.update)
-
-    def pull_on(self, state: State) -> torch.Tensor | None:
-        """As `pull_on`, of what leaves the block."""
-        return pull_on(state, self.pulled)
 
     def arrivals(self) -> tuple[Arrival, ...]:
         """Of each tensor that entered, after the backward."""
