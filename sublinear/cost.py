@@ -117,7 +117,7 @@ class _Step:
 
         Nothing of what a selective option may have chosen to save.
         """
-        return 0 if event.option else self.chain.gone(event.block, event.block)
+        return 0 if event.option else self.chain.waiting[event.block + 1]
 
     def _forward(self, event: Event) -> None:
         block = self.blocks[event.block]

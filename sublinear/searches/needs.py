@@ -86,7 +86,7 @@ class Needs:
         """What one block needs."""
         block, others = chain.blocks[number], int(self.behind[number])
         own, entering = block.gradient_bytes, chain.waiting[number]
-        waits = chain.gone(number, number)
+        waits = chain.waiting[number + 1]
         for i, option in enumerate(block.options[: self.counts[number]]):
             # Nothing waits that was not counted, whoever made the chain.
             saved = max(0, option.saved_bytes - waits)
