@@ -92,7 +92,7 @@ class Backend(Graphs):
         self._runners: dict[Graph, Runner] = {}
 
     def by_plan(self, graph: Graph, values: list[Any]) -> Any:
-        if bytes_of(values) > graph.size:
+        if graph.plan is None or bytes_of(values) > graph.size:
             self._found(graph, values)
         runner = self._runners.get(graph)
         if runner is None:
@@ -108,8 +108,6 @@ class Backend(Graphs):
 
     def know(self, graph: Graph, chain: Chain) -> None:
         """Note what the only graph of a step costs, and all that the step needs besides."""
-        assert graph.blocks is not None
-        graph.size = graph.blocks.size
         self.step = chain
         self._note(graph, chain)
 
@@ -140,7 +138,7 @@ class Backend(Graphs):
             self.plan(limit)
         except ValueError:
             # So that the next call says so again.
-            graph.size = -1
+            graph.plan = None
             raise
 
     def _profile(self, graph: Graph, values: list[Any]) -> Chain | None:

@@ -21,6 +21,7 @@ from torch._dynamo.exc import TorchDynamoException
 from labkit.memory import saved_bytes
 from labkit.restore import restoring
 from labkit.restore.attributes import exchanged, patched
+from labkit.restore.memory import bytes_of
 from labkit.text import format_bytes
 from sublinear.blocks import Keywords, Program, State
 from sublinear.capture.pieces import CapturedBlocks, Pieces, pieces_of
@@ -121,6 +122,7 @@ class Graph:
         assert self.pieces is not None
         if self.blocks is None:
             self.blocks = CapturedBlocks.of(self.pieces, values)
+            self.size = sum(map(bytes_of, filter(torch.is_tensor, values)))
         return self.blocks
 
     def like(self, other: Graph) -> bool:
@@ -206,9 +208,8 @@ class InsideBlocks(CapturedBlocks):
         """Those of a graph that has run once."""
         own = main.blocks
         assert own is not None
-        rows = own.names, own.inside, own.programs
-        more: dict[str, Any] = {"pieces": own.pieces, "size": own.size, "spare": {}}
-        return cls(model, *rows, main=main, forward=forward, **more)
+        rows, pieces = (own.names, own.inside, own.programs), own.pieces
+        return cls(model, *rows, pieces=pieces, spare={}, main=main, forward=forward)
 
     def around(
         self, work: Program, original: Callable[..., Any], args: State, kwargs: Keywords

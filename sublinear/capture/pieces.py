@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from labkit.restore.memory import bytes_of
 from sublinear.blocks import Blocks, Program, State
 from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
 from sublinear.capture.watching import Unplannable, ended_modes, name_of, switches, watch
@@ -191,13 +190,9 @@ class Graph(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedBlocks(Blocks):
-    """The pieces of one graph; what crosses is a frame, and what earlier pieces have made.
-
-    ``size``: bytes of the inputs of one call.
-    """
+    """The pieces of one graph; what crosses is a frame, and what earlier pieces have made."""
 
     pieces: Pieces
-    size: int
     # What norms write to when their pieces run again.
     spare: dict[tuple[int, int], torch.Tensor]
 
@@ -214,9 +209,7 @@ class CapturedBlocks(Blocks):
         rows = pieces.rows
         names = tuple(piece.name for piece in rows)
         programs = tuple(map(_program, range(len(rows))))
-        size = sum(map(bytes_of, filter(torch.is_tensor, values)))
-        inside = ((),) * len(rows)
-        blocks = cls(graph, names, inside, programs, pieces=pieces, size=size, spare={})
+        blocks = cls(graph, names, ((),) * len(rows), programs, pieces=pieces, spare={})
         graph.__dict__["blocks"] = blocks
         return blocks
 
