@@ -51,13 +51,6 @@ _NOT_COMPILED = (
     "fullgraph=True, or let fit(..., compile=True) compile the pieces"
 )
 
-_ANOTHER_PARAMETER = (
-    "the {} of a {} was another one in the forward pass, and the backward pass would compute with "
-    "the wrong one: leave parameters in place until it is done, and give "
-    "torch.func.functional_call tensors that are no nn.Parameter, with which it runs without the "
-    "plan"
-)
-
 Context = AbstractContextManager[object]
 
 
@@ -103,8 +96,6 @@ def apply(
         refuse(model)
     elif blocks.model is not model:
         raise ValueError("blocks= were read from another model: call split() on this one")
-    else:
-        _check(plan, blocks)
     runner = Runner(plan, model, blocks)
     return view_of(model, PlannedModel.forward, PlannedModel, runs_by=runner)
 
@@ -175,10 +166,7 @@ class PlannedModel(View):
         original: Callable[..., Any] = super().forward  # type: ignore[misc]
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
-        runner = self.runs_by
-        if runner.unread:
-            runner.read(args, kwargs)
-        return runner.forward(original, args, kwargs)
+        return self.runs_by.forward(original, args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
         runner = self.runs_by
@@ -198,14 +186,9 @@ class Runner:
         if blocks is not None:
             self._follow(blocks)
 
-    @torch.compiler.disable(reason="it runs the model once, to see its blocks")
-    def read(self, args: State, kwargs: Keywords) -> None:
-        """See the blocks of a model in a run. Raises ValueError where the plan is for others."""
-        blocks = split(self.model, args, kwargs)
-        _check(self.plan, blocks)
-        self._follow(blocks)
-
     def _follow(self, blocks: Blocks) -> None:
+        """Raises ValueError where the plan is for others."""
+        _check(self.plan, blocks)
         self.blocks, self.unread = blocks, False
         self.calls = [0] * len(blocks)
         self.modules = [tuple(blocks.modules(i)) for i in range(len(blocks))]
@@ -214,6 +197,9 @@ class Runner:
     @torch.compiler.disable(reason=_NOT_COMPILED)
     def forward(self, original: Callable[..., Any], args: State, kwargs: Keywords) -> Any:
         """A forward by the plan. torch.compile leaves it as it is."""
+        if self.unread:
+            # Its blocks show in a run.
+            self._follow(split(self.model, args, kwargs))
         if self.blocks.swapped():
             # They are put back before the backward pass, which would compute with the others.
             return original(*args, **kwargs)
@@ -283,7 +269,10 @@ class Runner:
         def check() -> None:
             for module, name, was in before:
                 if module._parameters.get(name) is not was:
-                    raise RuntimeError(_ANOTHER_PARAMETER.format(name, type(module).__name__))
+                    raise RuntimeError(
+                        f"the {name} of a {type(module).__name__} was another one in the forward "
+                        "pass: leave parameters in place until the backward pass is done"
+                    )
 
         return check
 
