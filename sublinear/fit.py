@@ -231,11 +231,10 @@ class _Fitting:
 
     def _wrapped(self, reason: ValueError) -> WrappedBlocks:
         """Some modules of a model that cannot be captured; the reason is raised without any."""
+        model, task = self.model, self.task
         try:
-            refuse(self.model)
-            return WrappedBlocks.read(
-                self.model, self.task.args, self.task.kwargs, None, str(reason)
-            )
+            refuse(model)
+            return WrappedBlocks.read(model, task.args, task.kwargs, None, str(reason))
         except ValueError:
             raise reason from None
 
