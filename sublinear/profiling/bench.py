@@ -209,7 +209,7 @@ class Bench:
             return plain
         try:
             # Nobody would choose what saves nothing, and computes all again.
-            found = self.tried(way, state, below=plain.saved_bytes)
+            found = self.tried(way, state, None, plain.saved_bytes)
         except RuntimeError as error:
             if "mutated" not in str(error):
                 raise
