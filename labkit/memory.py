@@ -93,8 +93,10 @@ class StorageTracker(TorchDispatchMode):
         grads = [leaf.grad for leaf in inputs if leaf.is_leaf and leaf.requires_grad]
         self.record(old=None if func in _LIFTS else [*inputs, *grads])
         result = func(*args, **(kwargs or {}))
-        # The inputs again: resize_ and set_ change their storage.
-        self.record(new=[*inputs, result])
+        # The inputs again, where they are written to: resize_ and set_ change their storage.
+        schema = getattr(func, "_schema", None)
+        written = inputs if schema is None or schema.is_mutable else ()
+        self.record(new=[*written, result])
         return result
 
     def restart(self) -> None:
