@@ -189,11 +189,9 @@ class SequentialBlocks(Blocks):
         return cls.of_groups(model, groups)
 
     def enter(self, args: State, kwargs: Keywords) -> State:
-        if kwargs or len(args) != 1:
-            raise TypeError(
-                f"a Sequential takes one input, not {len(args)} and the keywords {list(kwargs)}"
-            )
-        return args
+        # Its one input, however it is given.
+        [x] = [*args, *kwargs.values()]
+        return (x,)
 
 
 def is_plain_sequential(module: nn.Module) -> bool:
