@@ -7,7 +7,6 @@ is offered; and an output that the bench itself held would not die when its bloc
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
@@ -187,7 +186,6 @@ class Bench:
             ahead, back, leaving = self._seconds(run, state)
             listener = _Listener()
             full = self.tried(run, state, listener)
-            assert full is not None
             options = [full.option(MENU[0], ahead, back)]
             if self.options:
                 options.append(self._selective(i, run, state, full, *options))
@@ -208,13 +206,10 @@ class Bench:
         if last or self.blocks.overwrites(i):
             return plain
         try:
-            # Nobody would choose what saves nothing, and computes all again.
-            found = self.tried(way, state, None, plain.saved_bytes)
+            found = self.tried(way, state)
         except RuntimeError as error:
             if "mutated" not in str(error):
                 raise
-            return plain
-        if found is None:
             return plain
         # What an option keeps may be overwritten in place, which torch does not always notice.
         if found.gradients.keys() != full.gradients.keys():
@@ -222,6 +217,9 @@ class Bench:
         for key, gradient in full.gradients.items():
             if not same(gradient, found.gradients[key], full.gradients.values()):
                 return plain
+        if found.saved >= plain.saved_bytes:
+            # Nobody chooses it: it saves nothing, and computes all again.
+            return found.option(MENU[1], plain.forward, plain.backward + plain.forward)
         ahead, back, _ = self._seconds(way, state)
         return found.option(MENU[1], ahead, back)
 
@@ -245,18 +243,12 @@ class Bench:
             return checkpointed(drawing_alike(watched), state)
 
         found = self.tried(way, state)
-        assert found is not None
         made = sum(found.made.values())
         back = found.backward_peak + found.handed_on - made - found.pulled
         return max(0, found.forward_peak), Rerun(max(0, again - found.pulled), back)
 
-    def tried(
-        self, way: Way, state: State, listener: _Listener | None = None, below: float = math.inf
-    ) -> Try | None:
-        """Bytes of one way to run a block; None where it does not save ``below`` so many.
-
-        The ``listener`` notes what autograd saves in it.
-        """
+    def tried(self, way: Way, state: State, listener: _Listener | None = None) -> Try:
+        """Bytes of one way to run a block; the ``listener`` notes what autograd saves in it."""
         torch.clear_autocast_cache()
         set_rng_state(self.begin)
         watched = Watched(state)
@@ -265,8 +257,6 @@ class Bench:
             with listener or nullcontext():
                 after = way(*watched.state)
             saved, forward_peak = probe.added, probe.peak
-            if saved >= below:
-                return None
             if listener is not None:
                 listener.note(watched.state, after)
             leaving = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
