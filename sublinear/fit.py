@@ -164,13 +164,9 @@ class _Fitting:
         try:
             with restored(self.model, task):
                 main = heard(by_plan, lambda: task.loss(model(*task.args, **task.kwargs)))
-            several = len(by_plan.cut) > 1
-            if not several:
+            if len(by_plan.cut) == 1:
                 blocks = InsideBlocks.of_graph(self.model, main, model.forward)
                 chain = self._profile(blocks)
-                # A model that its first forward has changed was captured again meanwhile.
-                main = [graph for graph in by_plan.cut if graph.like(main)][-1]
-                blocks = InsideBlocks.of_graph(self.model, main, model.forward)
         except ValueError as error:
             if self.compile:
                 raise
@@ -180,7 +176,7 @@ class _Fitting:
             by_plan.follow(main, found)
             return model
 
-        if several:
+        if len(by_plan.cut) > 1:
             fitted = self._several(by_plan, model)
         else:
             by_plan.know(main, chain)
