@@ -9,8 +9,7 @@ from labkit.text import format_bytes
 from sublinear.chain import Chain
 from sublinear.events import RUNS, events
 from sublinear.nodes import Checkpoint, Keep, Node, span
-from sublinear.plan import Plan
-from sublinear.searches.simple import keep_all
+from sublinear.plan import Plan, keep_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,10 +11,8 @@ import numpy as np
 import course.searches  # noqa: F401  # adds its methods to the planner's
 from labkit.text import format_bytes, format_seconds
 from sublinear.chain import Chain
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import BUDGETED, METHODS, BudgetedMethod
-from sublinear.searches.simple import keep_all
-from sublinear.searches.within import TableOf
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,24 +102,23 @@ def pareto(chain: Chain, *, methods: Iterable[str] = METHODS, count: int = 16) -
         if not isinstance(search, BudgetedMethod):
             points.append(_point(search(chain)))
         else:
-            plans = _front(chain, search.table, search.lowest_peak(chain), count)
-            points += _unbeaten(list(map(_point, plans)))
+            points += _unbeaten(list(map(_point, _front(chain, search, count))))
     title = f"batch {chain.batch_size} on {chain.device}, {chain.source}"
     return Pareto(_point(keep_all(chain)), tuple(points), title)
 
 
-def _front(chain: Chain, table_of: TableOf, floor: Plan, count: int) -> list[Plan]:
-    """``count`` plans from the peak of ``floor``, the lowest, to that of plain training.
+def _front(chain: Chain, search: BudgetedMethod, count: int) -> list[Plan]:
+    """``count`` plans from the lowest peak to that of plain training.
 
     They are evenly spaced in memory.
     """
     plain = keep_all(chain)
-    least, most = floor.costs.peak_bytes, plain.costs.peak_bytes
-    table = table_of(chain, most)
+    least, most = search.lowest_peak(chain).costs.peak_bytes, plain.costs.peak_bytes
+    table = search.table_of(chain, most)
     plans = []
     for memory in np.linspace(least, most, count)[:-1]:
         plans.append(table.plan(int(memory)))
-    return [*plans, plain.named(table.method)]
+    return [plan.named(search.name) for plan in (*plans, plain)]
 
 
 def _point(plan: Plan) -> Point:

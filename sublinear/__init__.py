@@ -13,7 +13,8 @@ that by one step before it returns. `backend` plans what torch's compiler captur
 The arrows between the modules::
 
     chain, nodes <- events <- cost <- plan <- searches <- planner
-    equal <- repeatable; plan, repeatable <- blocks <- capture <- split <- apply <- profiling
+    equal <- repeatable <- blocks <- wrapped; plan, blocks <- capture; wrapped, capture <- split
+    split <- apply <- profiling
     profiling <- verify <- proof <- fit; profiling <- fitted <- fit
     profiling <- together <- backend <- fit
 """

@@ -17,14 +17,12 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import (
-    CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
     noop_context_fn,
 )
 
-from sublinear.blocks import Blocks, State, is_plain_sequential
-from sublinear.blocks.blocks import Keywords
+from sublinear.blocks import Blocks, Keywords, State, is_plain_sequential
 from sublinear.nodes import Checkpoint, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
@@ -32,19 +30,17 @@ from sublinear.split import split
 
 _aten = torch.ops.aten
 # What takes long to compute again.
-_LAYERS = frozenset[object](
-    (
-        _aten.convolution,
-        _aten.mm,
-        _aten.addmm,
-        _aten._trilinear,
-        _aten.linear,
-        _aten._scaled_dot_product_flash_attention,
-        _aten._scaled_dot_product_efficient_attention,
-        _aten._scaled_dot_product_flash_attention_for_cpu,
-        _aten._scaled_dot_product_cudnn_attention,
-    )
-)
+_LAYERS = [
+    _aten.convolution.default,
+    _aten.mm.default,
+    _aten.addmm.default,
+    _aten._trilinear.default,
+    _aten.linear.default,
+    _aten._scaled_dot_product_flash_attention.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+    _aten._scaled_dot_product_cudnn_attention.default,
+]
 
 # The ways to keep a block: option k of a plan is entry k.
 MENU = ("save all", "save layers")
@@ -55,25 +51,12 @@ _NOT_COMPILED = (
     "fullgraph=True, or let fit(..., compile=True) compile the pieces"
 )
 
-_ANOTHER_PARAMETER = (
-    "the {} of a {} was another one in the forward pass, and the backward pass would compute with "
-    "the wrong one: leave parameters in place until it is done, and give "
-    "torch.func.functional_call tensors that are no nn.Parameter, with which it runs without the "
-    "plan"
-)
-
 Context = AbstractContextManager[object]
 
 
 def keeping_layers() -> tuple[Context, Context]:
     """torch's contexts for a forward that keeps only what layers return, and for its rerun."""
-
-    def policy(context: object, operator: object, *args: object, **kwargs: object) -> object:
-        if getattr(operator, "_overloadpacket", operator) in _LAYERS:
-            return CheckpointPolicy.MUST_SAVE
-        return CheckpointPolicy.PREFER_RECOMPUTE
-
-    contexts: tuple[Context, Context] = create_selective_checkpoint_contexts(policy)
+    contexts: tuple[Context, Context] = create_selective_checkpoint_contexts(_LAYERS)
     return contexts
 
 
@@ -107,16 +90,12 @@ def apply(
     defaults. Raises ValueError if the plan is for another number of blocks, or if `split` refuses
     the model.
     """
-    if not isinstance(plan, Plan):
-        raise TypeError(f"plan={plan!r} is not a Plan: make one with plan(chain, budget=...)")
     if blocks is None and (inputs is not None or is_plain_sequential(model)):
         blocks = split(model, inputs)
     if blocks is None:
         refuse(model)
     elif blocks.model is not model:
         raise ValueError("blocks= were read from another model: call split() on this one")
-    else:
-        _check(plan, blocks)
     runner = Runner(plan, model, blocks)
     return view_of(model, PlannedModel.forward, PlannedModel, runs_by=runner)
 
@@ -156,9 +135,7 @@ def _check(plan: Plan, blocks: Blocks) -> None:
     for keep in keeps(plan.nodes):
         if not 0 <= keep.option < len(MENU):
             raise ValueError(f"{keep}: options go from 0 to {len(MENU) - 1}: {', '.join(MENU)}")
-        if not keep.option:
-            continue
-        if blocks.overwrites(keep.block):
+        if keep.option and blocks.overwrites(keep.block):
             raise ValueError(
                 f"{keep}: {blocks.names[keep.block]} holds a recurrent layer, which overwrites "
                 "what the option would keep: use option 0 or a checkpoint"
@@ -189,10 +166,7 @@ class PlannedModel(View):
         original: Callable[..., Any] = super().forward  # type: ignore[misc]
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
-        runner = self.runs_by
-        if runner.unread:
-            runner.read(args, kwargs)
-        return runner.forward(original, args, kwargs)
+        return self.runs_by.forward(original, args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
         runner = self.runs_by
@@ -212,14 +186,9 @@ class Runner:
         if blocks is not None:
             self._follow(blocks)
 
-    @torch.compiler.disable(reason="it runs the model once, to see its blocks")
-    def read(self, args: State, kwargs: Keywords) -> None:
-        """See the blocks of a model in a run. Raises ValueError where the plan is for others."""
-        blocks = split(self.model, args, kwargs)
-        _check(self.plan, blocks)
-        self._follow(blocks)
-
     def _follow(self, blocks: Blocks) -> None:
+        """Raises ValueError where the plan is for others."""
+        _check(self.plan, blocks)
         self.blocks, self.unread = blocks, False
         self.calls = [0] * len(blocks)
         self.modules = [tuple(blocks.modules(i)) for i in range(len(blocks))]
@@ -228,13 +197,14 @@ class Runner:
     @torch.compiler.disable(reason=_NOT_COMPILED)
     def forward(self, original: Callable[..., Any], args: State, kwargs: Keywords) -> Any:
         """A forward by the plan. torch.compile leaves it as it is."""
+        if self.unread:
+            # Its blocks show in a run.
+            self._follow(split(self.model, args, kwargs))
         if self.blocks.swapped():
             # They are put back before the backward pass, which would compute with the others.
             return original(*args, **kwargs)
         self.prepare()
-        if self.blocks.partial:
-            return self.blocks.around(self.outermost, original, args, kwargs)
-        return self.outermost(*self.blocks.enter(args, kwargs))[0]
+        return self.blocks.around(self.outermost, original, args, kwargs)
 
     def prepare(self) -> None:
         """Before a forward. Raises RuntimeError if the model is not what the plan was made for."""
@@ -299,7 +269,10 @@ class Runner:
         def check() -> None:
             for module, name, was in before:
                 if module._parameters.get(name) is not was:
-                    raise RuntimeError(_ANOTHER_PARAMETER.format(name, type(module).__name__))
+                    raise RuntimeError(
+                        f"the {name} of a {type(module).__name__} was another one in the forward "
+                        "pass: leave parameters in place until the backward pass is done"
+                    )
 
         return check
 

@@ -1,15 +1,14 @@
 """A memory plan as the compiler's own word: ``torch.compile(model, backend=sublinear.backend())``.
 
-torch's compiler calls a backend for each graph that it captures, with guards: where anything
-changes that a graph depends on, it captures anew and calls it again. Here a graph is cut into
-pieces, profiled on the inputs of its first call, planned, and run piece by piece under the
-checkpoints of its plan. Pieces are compiled only where that is asked for.
+A graph that torch's compiler captures, as `sublinear.capture.graphs` says, is profiled on the
+inputs of its first call, planned, and run piece by piece under the checkpoints of its plan. Pieces
+are compiled only where that is asked for.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +16,12 @@ import torch
 from torch import nn
 
 from labkit.comparing import measuring
+from labkit.compiler import trouble_with_compiling
 from labkit.restore import preserve_rng
 from sublinear import together
 from sublinear.apply import Runner, View, view_of
 from sublinear.budget import Budget, request
-from sublinear.capture import Graph, Graphs
-from sublinear.capture.compiled import check_compiler
-from sublinear.capture.graphs import compiled_forward
+from sublinear.capture.graphs import Graph, Graphs, compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
 from sublinear.plan import Plan
@@ -94,7 +92,7 @@ class Backend(Graphs):
         self._runners: dict[Graph, Runner] = {}
 
     def by_plan(self, graph: Graph, values: list[Any]) -> Any:
-        if bytes_of(values) > graph.size:
+        if graph.plan is None or bytes_of(values) > graph.size:
             self._found(graph, values)
         runner = self._runners.get(graph)
         if runner is None:
@@ -103,10 +101,6 @@ class Backend(Graphs):
         runner.prepare()
         return runner.outermost(*graph.blocks.frame(values))[0]
 
-    def without_plan(self) -> together.Together:
-        """What a step of the graphs costs if nothing is computed again."""
-        return together.plain(self.chains())
-
     @property
     def planned(self) -> list[Graph]:
         """The graphs that run by a plan."""
@@ -114,8 +108,6 @@ class Backend(Graphs):
 
     def know(self, graph: Graph, chain: Chain) -> None:
         """Note what the only graph of a step costs, and all that the step needs besides."""
-        assert graph.blocks is not None
-        graph.size = graph.blocks.size
         self.step = chain
         self._note(graph, chain)
 
@@ -146,7 +138,7 @@ class Backend(Graphs):
             self.plan(limit)
         except ValueError:
             # So that the next call says so again.
-            graph.size = -1
+            graph.plan = None
             raise
 
     def _profile(self, graph: Graph, values: list[Any]) -> Chain | None:
@@ -155,25 +147,26 @@ class Backend(Graphs):
         if not graph.may_be_cut(values):
             return None
         assert graph.pieces is not None
-        blocks = CapturedBlocks.of(graph.pieces, values)
+        pieces, blocks = graph.pieces, CapturedBlocks.of(graph.pieces, values)
+        task = Training(leaves(blocks.frame(values, spare=True)), {}, _pull)
         try:
             # Inside compiled code no operator can be chosen to be kept.
             options = not self.compile
-            chain = _chain(blocks, values, self.repeats, options)
+            with measuring(None), preserve_rng():
+                chain = profiled(blocks.model, task, blocks, self.repeats, options)
         except ValueError as error:
             graph.pieces, graph.note = None, str(error)
             warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
             return None
-        if (step := self.step) is not None:
-            chain = replace(
-                chain,
-                fixed_bytes=step.fixed_bytes,
-                before=step.before,
-                after=step.after,
-                step_bytes=step.step_bytes,
-            )
         graph.blocks = blocks
-        return chain
+        spare = sum(values[number].nbytes for number in pieces.statistics)
+        chain = replace(chain, spare_bytes=spare)
+        if self.step is None:
+            # Inputs of the graph that cross are counted where they do.
+            others = [value for i, value in enumerate(values) if i not in pieces.crossing]
+            return replace(chain, fixed_bytes=bytes_of(others))
+        step, known = self.step, ("fixed_bytes", "before", "after", "step_bytes")
+        return replace(chain, **{name: getattr(step, name) for name in known})
 
     def chains(self) -> list[Chain]:
         """Of the graphs of a step that can be planned, in order."""
@@ -201,9 +194,10 @@ class Backend(Graphs):
         self._runners[graph] = Runner(plan, graph.blocks.model, graph.blocks)
 
     @property
-    def main(self) -> Graph:
-        """Of the planned graphs the one that keeps most without a plan."""
-        return max(self.planned, key=lambda graph: graph.known_plan.known_chain.saved_bytes)
+    def main_plan(self) -> Plan:
+        """That of the graph that keeps most without one."""
+        plans = (graph.plan for graph in self.graphs if graph.plan is not None)
+        return max(plans, key=lambda plan: plan.known_chain.saved_bytes)
 
     def __str__(self) -> str:
         lines = []
@@ -212,6 +206,15 @@ class Backend(Graphs):
         return "\n".join(lines) or "no graph was captured yet: call the compiled model"
 
     __repr__ = __str__
+
+
+def check_compiler(device: torch.device) -> None:
+    """ValueError, with what PyTorch says, where it cannot compile for a device."""
+    if trouble := trouble_with_compiling(device):
+        raise ValueError(
+            f"compile=True: PyTorch cannot compile for {device} here ({trouble}): install the "
+            "compiler that it asks for, or leave out compile=True"
+        )
 
 
 def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
@@ -229,22 +232,6 @@ def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
         return compiled(*args, **kwargs)
 
     return view_of(model, forward, View, runs_by=by_plan)
-
-
-def _chain(
-    blocks: CapturedBlocks,
-    values: Sequence[Any],
-    repeats: int,
-    options: bool,
-) -> Chain:
-    task = Training(leaves(blocks.frame(list(values), spare=True)), {}, _pull)
-    with measuring(None), preserve_rng():
-        chain = profiled(blocks.model, task, blocks, repeats, options)
-    # Inputs of the graph that cross are counted where they do.
-    others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
-    fixed = bytes_of(others)
-    spare = sum(values[number].nbytes for number in blocks.pieces.statistics)
-    return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
 
 
 def _pull(output: Any) -> torch.Tensor:

@@ -10,8 +10,7 @@ import torch
 from labkit.restore.memory import free_bytes
 from sublinear.planner import check_limits, check_one
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_POWERS = ("", "k", "m", "g", "t")
 _TEXT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)(i?)b\s*", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s*")
 
@@ -86,5 +85,5 @@ def as_budget(budget: float | str | None) -> Budget:
             "'500 MB' (powers of 1000) and '6 GiB' or '500 MiB' (powers of 1024); or a share of "
             "what a plain step needs, 0.5 or '50 %'; or 'all', what is free now less a tenth"
         )
-    units = _BINARY if found[3] else _UNITS
-    return Budget(bytes=int(float(found[1]) * units[found[2].lower()]))
+    unit = (1024 if found[3] else 1000) ** _POWERS.index(found[2].lower())
+    return Budget(bytes=int(float(found[1]) * unit))

@@ -154,8 +154,8 @@ class Chain:
         a run again ends with ``block``, so that what goes on behind it is gone, too.
         """
         found: dict[int, int] = {}
-        for number, size in self._read_last[block]:
-            if number in self.cuts[block + 1] and not over:
+        for number, size in self.cuts[block].items():
+            if number not in self.savers or (number in self.cuts[block + 1] and not over):
                 continue
             maker, saver = self.makers[number], self.savers[number]
             if (first <= maker <= last and saver <= last) or (maker > last and saver == NOBODY):
@@ -164,9 +164,12 @@ class Chain:
 
     def left(self, first: int, last: int) -> int:
         """`held`, without what waits for the next block only."""
+        return self.held(first, last) - self.gone(first, last)
+
+    def gone(self, first: int, last: int) -> int:
+        """What of `held` waits for the next block only."""
         before, behind = self.cuts[first], self.cuts[last + 1]
-        gone = sum(behind[number] for number in self.waits[last] if number not in before)
-        return self.held(first, last) - gone
+        return sum(behind[number] for number in self.waits[last] if number not in before)
 
     @cached_property
     def cuts(self) -> list[dict[object, int]]:
@@ -189,18 +192,7 @@ class Chain:
     @cached_property
     def waiting(self) -> list[int]:
         """Bytes that wait for each block alone."""
-        found = [0]
-        for cut, waits in zip(self.cuts[1:], self.waits, strict=True):
-            found.append(sum(cut[number] for number in waits))
-        return found
-
-    @cached_property
-    def _read_last(self) -> list[list[tuple[object, int]]]:
-        """Of each cut, the storages that have `savers`."""
-        found = []
-        for cut in self.cuts:
-            found.append([pair for pair in cut.items() if pair[0] in self.savers])
-        return found
+        return [0, *(self.gone(block, block) for block in range(len(self)))]
 
     @cached_property
     def savers(self) -> dict[object, int]:

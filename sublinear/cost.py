@@ -117,10 +117,7 @@ class _Step:
 
         Nothing of what a selective option may have chosen to save.
         """
-        block = event.block
-        if event.option or not self.chain.waits[block]:
-            return 0
-        return self.chain.held(block, block) - self.chain.left(block, block)
+        return 0 if event.option else self.chain.waiting[event.block + 1]
 
     def _forward(self, event: Event) -> None:
         block = self.blocks[event.block]

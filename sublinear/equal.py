@@ -40,25 +40,19 @@ def _difference(want: object, have: object, tolerance: float) -> str | None:
     if len(wanted) != len(found):
         return "missing in one of the two"
     for one, two in zip(wanted, found, strict=True):
-        if torch.is_tensor(one) and torch.is_tensor(two):
-            if line := _tensor_difference(one, two, tolerance):
-                return line
-        elif torch.is_tensor(one) or torch.is_tensor(two):
+        if torch.is_tensor(one) != torch.is_tensor(two):
             return "missing in one of the two"
-        elif not np.array_equal(one, two):
-            return "differs"
+        if not torch.is_tensor(one):
+            if not np.array_equal(one, two):
+                return "differs"
+            continue
+        if one.shape != two.shape or one.dtype != two.dtype or one.layout != two.layout:
+            return "another shape, type or layout"
+        gap, size = gap_of(one, two)
+        if gap > tolerance * size:
+            rounds = one.is_floating_point() or one.is_complex()
+            return f"differs by {gap:.3g}, of values up to {size:.3g}" if rounds else "differs"
     return None
-
-
-def _tensor_difference(one: torch.Tensor, two: torch.Tensor, tolerance: float) -> str | None:
-    if one.shape != two.shape or one.dtype != two.dtype or one.layout != two.layout:
-        return "another shape, type or layout"
-    gap, size = gap_of(one, two)
-    if gap <= tolerance * size:
-        return None
-    if not (one.is_floating_point() or one.is_complex()):
-        return "differs"
-    return f"differs by {gap:.3g}, of values up to {size:.3g}"
 
 
 def same(one: torch.Tensor, two: torch.Tensor, among: Iterable[torch.Tensor] = ()) -> bool:

@@ -8,23 +8,12 @@ a checkpoint's blocks again when its backward arrives, by the plan inside, and s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sublinear.nodes import Checkpoint, Keep, Node, span
 
-Kind = Literal[
-    "forward",
-    "bare",
-    "backward",
-    "drop",
-    "rerun",
-    "rerun over",
-    "over",
-    "loss",
-    "end",
-]
-
-RUNS: tuple[Kind, ...] = ("forward", "bare", "backward")
+# The kinds of events that run a block.
+RUNS = ("forward", "bare", "backward")
 
 
 class Event(NamedTuple):
@@ -42,7 +31,7 @@ class Event(NamedTuple):
     ``loss``, ``end``: the forward or the backward has reached the end of the chain.
     """
 
-    kind: Kind
+    kind: str
     block: int
     option: int = 0
     first: int = 0

@@ -22,23 +22,22 @@ from torch import nn
 from labkit.comparing import measuring
 from labkit.memory import saved_bytes
 from labkit.progress import progress
+from sublinear import together
 from sublinear.apply import apply
-from sublinear.backend import Backend, captured
-from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
+from sublinear.backend import Backend, captured, check_compiler
+from sublinear.blocks import Blocks, is_plain_sequential
 from sublinear.budget import Budget, request
-from sublinear.capture.compiled import check_compiler
-from sublinear.capture.inside import InsideBlocks, heard
+from sublinear.capture.graphs import InsideBlocks, heard
 from sublinear.chain import Chain
 from sublinear.fitted import Fitted
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Loss, Training, restored, training
 from sublinear.profiling.profiler import check_number, check_trains, profiled
-from sublinear.profiling.training import held
-from sublinear.proof import Proof, prove, spot_checked
+from sublinear.proof import prove, spot_checked
 from sublinear.repeatable import refuse
-from sublinear.searches.simple import keep_all
 from sublinear.split import split
+from sublinear.wrapped import WrappedBlocks
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -85,10 +84,9 @@ def fit(
     if check_every is not None:
         check_number("check_every", check_every)
     task = training(inputs, loss, optimizer)
-    with measuring(None), held(model, task):
+    with measuring(None), restored(model, task):
         blocks = _read(model, task, modules, compile)
-        stages = _STAGES + (0 if blocks is None else len(blocks))
-        with progress(total=stages, desc="planning") as bar:
+        with progress(total=_STAGES, desc="planning") as bar:
             fitting = _Fitting(model, task, asked, max_overhead, method, compile, repeats, bar)
             fitted = fitting.by_compiler() if blocks is None else fitting.by_blocks(blocks)
     if fitted.gain and not asked.given:
@@ -150,8 +148,7 @@ class _Fitting:
         def follow(found: Plan) -> nn.Module:
             return apply(self.model, found, self.task.args, blocks=blocks)
 
-        fitted = self._planned(chain, blocks, follow)
-        return _proven(fitted, self._proof(fitted))
+        return self._proven(self._planned(chain, blocks, follow))
 
     def by_compiler(self) -> Fitted:
         """The model as torch's compiler captures it, proven; or some of its modules, wrapped.
@@ -188,10 +185,12 @@ class _Fitting:
             if limit is not None:
                 # For graphs that come later.
                 by_plan.limit = max(limit, fitted.predicted.peak_bytes)
-        proof = self._proof(fitted)
-        if proof.differences and not self.compile:
-            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))))
-        return _proven(fitted, proof)
+        try:
+            return self._proven(fitted)
+        except ValueError as error:
+            if self.compile:
+                raise
+            return self.by_blocks(self._wrapped(error))
 
     def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
         """By a plan for each graph of a step. Raises ValueError where none can be planned."""
@@ -205,8 +204,8 @@ class _Fitting:
             f"torch's compiler captures {len(by_plan.graphs)} graphs, {len(by_plan.planned)} "
             "planned; what is predicted follows the largest of them"
         )
-        fitted = self._fitted(model, by_plan.main.known_plan, note, "captured")
-        without = by_plan.without_plan().peak_bytes
+        fitted = self._fitted(model, by_plan.main_plan, note, "captured")
+        without = together.plain(by_plan.chains()).peak_bytes
         plain = fitted.peak_of(self.model) or without
         beside = plain - without
         limit = self._limit(plain, fitted.chain)
@@ -219,21 +218,19 @@ class _Fitting:
             found = replace(fitted, measured_bytes=fitted.peak_of(model))
         else:
             found = self._keeping_to(limit, follow)
-        main = by_plan.main
-        chain = main.known_plan.known_chain
-        size = max(0, chain.fixed_bytes + beside)
-        whole = replace(main.known_plan, chain=replace(chain, fixed_bytes=size))
+        main = by_plan.main_plan
+        size = max(0, main.known_chain.fixed_bytes + beside)
+        whole = replace(main, chain=replace(main.known_chain, fixed_bytes=size))
         covered = self._share(sum(chain.saved_bytes for chain in by_plan.chains()))
         found = replace(found, plan=whole, covered=covered)
         return replace(found, gain=self._gain(found))
 
     def _wrapped(self, reason: ValueError) -> WrappedBlocks:
         """Some modules of a model that cannot be captured; the reason is raised without any."""
+        model, task = self.model, self.task
         try:
-            refuse(self.model)
-            return WrappedBlocks.read(
-                self.model, self.task.args, self.task.kwargs, None, str(reason)
-            )
+            refuse(model)
+            return WrappedBlocks.read(model, task.args, task.kwargs, None, str(reason))
         except ValueError:
             raise reason from None
 
@@ -298,12 +295,24 @@ class _Fitting:
             "the device gives out memory in larger pieces than are counted; ask for less"
         )
 
-    def _proof(self, fitted: Fitted) -> Proof:
+    def _proven(self, fitted: Fitted) -> Fitted:
+        """The same, compared with the plain model. Raises ValueError where it trains otherwise."""
         self.bar.set_description("comparing a step with a plain one")
         size, compiled = fitted.chain.batch_size, fitted.compiled
         proof = prove(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
         self.bar.update()
-        return proof
+        if proof.differences:
+            shown = "; ".join(proof.differences[:3])
+            more = len(proof.differences) - 3
+            refusal = (
+                f"a step of the planned model is not the plain one: {shown}"
+                f"{f'; and {more} more' if more > 0 else ''}. Choose by name what is planned, "
+                "without the part that differs: modules=[...]"
+            )
+            raise ValueError(_joined(refusal, fitted.note))
+        if proof.partial:
+            return replace(fitted, note=_joined(fitted.note, proof.how))
+        return replace(fitted, proof=proof.how)
 
     def _limit(self, plain_bytes: int, chain: Chain) -> float | None:
         """The budget in bytes; None without one."""
@@ -347,26 +356,6 @@ class _Fitting:
         if fitted.kind == "wrapped":
             return "choose by name modules that keep more, modules=[...]"
         return "the rest is weights, gradients and inputs, beside which a larger batch gains more"
-
-
-def _proven(fitted: Fitted, proof: Proof) -> Fitted:
-    if proof.differences:
-        raise ValueError(_refusal(proof, fitted.note))
-    if proof.partial:
-        return replace(fitted, note=_joined(fitted.note, proof.how))
-    return replace(fitted, proof=proof.how)
-
-
-def _refusal(proof: Proof, note: str) -> str:
-    shown = "; ".join(proof.differences[:3])
-    more = len(proof.differences) - 3
-    if more > 0:
-        shown += f"; and {more} more"
-    return _joined(
-        f"a step of the planned model is not the plain one: {shown}. Choose by name what is "
-        "planned, without the part that differs: modules=[...]",
-        note,
-    )
 
 
 def _joined(*notes: str) -> str:

@@ -16,11 +16,10 @@ from labkit.text import format_bytes, format_seconds
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.picture import picture
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.probe import peak_of_compiled
 from sublinear.profiling import Training, restored
 from sublinear.profiling.training import drop_gradients, parameters
-from sublinear.searches.simple import keep_all
 
 # A share that is shown as all.
 _ALL = 0.995

@@ -35,14 +35,10 @@ Node = Keep | Checkpoint
 
 
 def checked(nodes: Iterable[Node], owner: str) -> tuple[Node, ...]:
-    """``nodes`` as a tuple. Raises ValueError if there are none, TypeError for anything else."""
+    """``nodes`` as a tuple. Raises ValueError if there are none."""
     found = tuple(nodes)
     if not found:
         raise ValueError(f"{owner}: no nodes; it holds at least one block")
-    for node in found:
-        if not isinstance(node, (Keep, Checkpoint)):
-            kind = type(node).__name__
-            raise TypeError(f"{owner}: {node!r} is a {kind}; nodes are Keep or Checkpoint")
     return found
 
 

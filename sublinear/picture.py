@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sublinear.chain import Chain
 from sublinear.nodes import Checkpoint, Keep, Node, span
 from sublinear.plan import Plan
 
@@ -21,7 +20,10 @@ def picture(plan: Plan) -> str:
     chain = plan.known_chain
     each = -(-len(chain) // _WIDEST)
     columns = range(0, len(chain), each)
-    bars = _bars(chain, each)
+    sizes = [block.options[0].saved_bytes for block in chain.blocks]
+    sums = [sum(sizes[first : first + each]) for first in columns]
+    most = max(1, *sums)
+    bars = "".join(_HEIGHTS[min(7, 8 * size // most)] for size in sums)
     kept = {node.block: node.option for node in plan.nodes if isinstance(node, Keep)}
     stays = []
     for column, bar in zip(columns, bars, strict=True):
@@ -33,13 +35,6 @@ def picture(plan: Plan) -> str:
     rows = [f"saves  {bars}", f"keeps  {''.join(stays)}"]
     rows += _brackets(plan.nodes, each, len(columns))
     return "\n".join(rows)
-
-
-def _bars(chain: Chain, each: int) -> str:
-    sizes = [block.options[0].saved_bytes for block in chain.blocks]
-    sums = [sum(sizes[first : first + each]) for first in range(0, len(sizes), each)]
-    most = max(1, *sums)
-    return "".join(_HEIGHTS[min(7, 8 * size // most)] for size in sums)
 
 
 def _brackets(nodes: tuple[Node, ...], each: int, width: int) -> list[str]:

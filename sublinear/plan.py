@@ -7,7 +7,7 @@ from functools import cached_property
 
 from sublinear.chain import Chain
 from sublinear.cost import Costs, account
-from sublinear.nodes import Checkpoint, Keep, as_text, checked, depth, keeps
+from sublinear.nodes import Checkpoint, Keep, as_text, checked, depth, keeps, kept
 
 __all__ = ["Checkpoint", "Keep", "Plan", "simulate"]
 
@@ -91,3 +91,16 @@ def simulate(chain: Chain, plan: Plan) -> Costs:
     if plan.chain is not chain:
         plan.check(chain)
     return account(chain, plan.nodes, nested=plan.depth > 0)
+
+
+def keep_all(chain: Chain) -> Plan:
+    """Plain training: every block saves everything."""
+    return Plan(kept(0, len(chain)), "none", chain)
+
+
+def every_block(chain: Chain) -> Plan:
+    """Every block is a checkpoint of its own: what many training scripts do."""
+    nodes = []
+    for keep in kept(0, len(chain)):
+        nodes.append(Checkpoint((keep,)))
+    return Plan(tuple(nodes), "every", chain)

@@ -10,9 +10,8 @@ from functools import partial
 
 from labkit.text import format_bytes
 from sublinear.chain import Chain
-from sublinear.plan import Plan
-from sublinear.searches import optimal, simple, single_level, within
-from sublinear.searches.table import CLOSE
+from sublinear.plan import Plan, every_block, keep_all
+from sublinear.searches import optimal, single_level, table
 
 # Gives one plan, whatever the budget.
 Search = Callable[[Chain], Plan]
@@ -24,7 +23,7 @@ class BudgetedMethod:
 
     name: str
     lowest_peak: Search
-    table: within.TableOf
+    table_of: table.TableOf
 
 
 _FLAT = BudgetedMethod("single-level", single_level.lowest_peak, single_level.SingleLevelTable)
@@ -42,8 +41,8 @@ BUDGETED = {method.name: method for method in (_FLAT, _NESTED, _MENU)}
 
 # By name. Others may be added: the course does so with those that it compares.
 METHODS: dict[str, Search | BudgetedMethod] = {
-    "none": simple.keep_all,
-    "every": simple.every_block,
+    "none": keep_all,
+    "every": every_block,
     **BUDGETED,
 }
 
@@ -66,7 +65,6 @@ def plan(
     it breaks the budget. So does a budget below the floor, the lowest peak that any plan of the
     method has; the message says which block sets it.
     """
-    _check_chain(chain)
     check_limits(budget, max_overhead, method)
     check_one(budget, max_overhead)
     if batch_size is not None:
@@ -101,7 +99,6 @@ def largest_batch(
 
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
-    _check_chain(chain)
     check_limits(budget, max_overhead, method)
     search = METHODS[method]
 
@@ -144,7 +141,7 @@ def _fits(
     if isinstance(search, BudgetedMethod):
         # The plan above was for the least memory, not for the least time.
         found = _fastest(chain, search, found, budget)
-    return found.costs.seconds <= _seconds_allowed(chain, max_overhead) * CLOSE
+    return found.costs.seconds <= _seconds_allowed(chain, max_overhead) * table.CLOSE
 
 
 # Plans of one level are also plans of the nested searches. To look there first takes a tenth of the
@@ -152,23 +149,23 @@ def _fits(
 
 
 def _fastest(chain: Chain, method: BudgetedMethod, floor: Plan, budget: int) -> Plan:
-    found = within.fastest(chain, method.table, floor, budget)
+    found = table.fastest(chain, method.table_of, floor, budget)
     if method is not _FLAT:
         flat_floor = _FLAT.lowest_peak(chain)
         if flat_floor.costs.peak_bytes <= budget:
-            rival = within.fastest(chain, _FLAT.table, flat_floor, budget)
+            rival = table.fastest(chain, _FLAT.table_of, flat_floor, budget)
             found = min(found, rival, key=lambda plan: plan.costs.seconds)
     return found.named(method.name)
 
 
 def _smallest(chain: Chain, method: BudgetedMethod, floor: Plan, seconds: float) -> Plan:
     flat_floor = _FLAT.lowest_peak(chain)
-    known = simple.keep_all(chain)
+    known = keep_all(chain)
     # The second time with finer slots.
     for _ in range(2):
-        known = within.smallest(chain, _FLAT.table, flat_floor, known, seconds)
+        known = table.smallest(chain, _FLAT.table_of, flat_floor, known, seconds)
     if method is not _FLAT:
-        known = within.smallest(chain, method.table, floor, known, seconds)
+        known = table.smallest(chain, method.table_of, floor, known, seconds)
     return known.named(method.name)
 
 
@@ -178,15 +175,13 @@ def _within_limits(
     """The plan itself, or ValueError where it breaks a limit that its method does not know."""
     costs = found.costs
     if budget is not None and costs.peak_bytes > budget:
-        floor = _MENU.lowest_peak(chain)
+        floor = _MENU.lowest_peak(chain).named("menu")
         raise ValueError(
             f"budget={_size(budget)}: method {found.method!r} minds no budget, and its peak is "
             f"{_size(costs.peak_bytes)}; {_about(chain, floor)}"
         )
-    if max_overhead is None:
-        return found
-    if costs.seconds > _seconds_allowed(chain, max_overhead) * CLOSE:
-        plain = simple.keep_all(chain).costs.seconds
+    plain = keep_all(chain).costs.seconds
+    if max_overhead is not None and costs.seconds > plain * (1 + max_overhead) * table.CLOSE:
         raise ValueError(
             f"max_overhead={max_overhead!r}: method {found.method!r} minds no such limit, and its "
             f"step takes {costs.seconds / plain - 1:.3f} more than a plain one; "
@@ -196,7 +191,7 @@ def _within_limits(
 
 
 def _seconds_allowed(chain: Chain, max_overhead: float) -> float:
-    return simple.keep_all(chain).costs.seconds * (1 + max_overhead)
+    return keep_all(chain).costs.seconds * (1 + max_overhead)
 
 
 def _about(chain: Chain, floor: Plan) -> str:
@@ -237,11 +232,6 @@ def check_one(budget: object, max_overhead: object) -> None:
             f"budget={budget!r} and max_overhead={max_overhead!r}: "
             "give one of them, the other is the result"
         )
-
-
-def _check_chain(chain: object) -> None:
-    if not isinstance(chain, Chain):
-        raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
 
 
 def check_limits(budget: object, max_overhead: object, method: str) -> None:

@@ -34,7 +34,7 @@ def probing(device: torch.device) -> Iterator[MemoryProbe]:
 
 
 class MemoryProbe:
-    """What `probing` gives. A `phase` has a peak of its own; there is one phase at a time.
+    """What `probing` gives. A `Phase` has a peak of its own; there is one phase at a time.
 
     On CUDA from the allocator, elsewhere exactly, by a `StorageTracker`.
     """
@@ -67,10 +67,6 @@ class MemoryProbe:
             self._tracker.record()
             return self._tracker.peak - self._tracker.existing
         return torch.cuda.max_memory_allocated(self.device) - self._begin
-
-    def phase(self) -> Phase:
-        """A part of what is probed, which is yet to begin."""
-        return Phase(self)
 
 
 class Phase:

@@ -65,38 +65,26 @@ def prove(
     Everything is put back. Differences are reported, not raised. ``compiled``: the planned model's
     pieces are, and may round otherwise.
     """
-    with survive() as outcome:
+    with survive():
         return _compare(original, planned, task, compiled)
-    assert outcome.error
+    how = "not proven: a plain step does not fit into memory"
     rows = batch_size // 2
     # Batch norm needs two.
     while rows > 1:
-        part = _first(task, batch_size, rows)
-        proof = _on_part(original, planned, part, rows, compiled)
-        if proof is not None:
-            return proof
+        # A loss may have the targets of all.
+        part = replace(_first(task, batch_size, rows), loss=mean_of_outputs)
+        with survive():
+            try:
+                proof = _compare(original, planned, part, compiled)
+            except _SHAPES as error:
+                if is_out_of_memory(error):
+                    raise
+                how = f"{how}, and a part of it fails ({type(error).__name__}: {error})"
+                return Proof((), how, partial=True)
+            how = f"{proof.how}, on the first {rows} samples: all of them do not fit into memory"
+            return replace(proof, how=how, partial=True)
         rows //= 2
-    how = "not proven: a plain step does not fit into memory, not even with two samples"
-    return Proof((), how, partial=True)
-
-
-def _on_part(
-    original: nn.Module, planned: nn.Module, task: Training, rows: int, compiled: bool
-) -> Proof | None:
-    """The proof with some of the rows, or None where these do not fit either."""
-    # A loss may have the targets of all.
-    task = replace(task, loss=mean_of_outputs)
-    with survive():
-        try:
-            proof = _compare(original, planned, task, compiled)
-        except _SHAPES as error:
-            if is_out_of_memory(error):
-                raise
-            how = "not proven: a plain step does not fit into memory, and a part of it fails"
-            return Proof((), f"{how} ({type(error).__name__}: {error})", partial=True)
-        how = f"{proof.how}, on the first {rows} samples: all of them do not fit into memory"
-        return replace(proof, how=how, partial=True)
-    return None
+    return Proof((), f"{how}, not even with two samples", partial=True)
 
 
 def _first(task: Training, batch_size: int, rows: int) -> Training:

@@ -20,7 +20,6 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.restore import restoring
 from labkit.restore.contents import CONTAINERS, as_before, contents
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.equal import same
@@ -77,30 +76,15 @@ def hooks(module: nn.Module, kinds: Sequence[str] = _HOOKS) -> str:
     return " and ".join(found).replace("_", " ")
 
 
-@contextmanager
-def unmoved(model: nn.Module) -> Iterator[None]:
-    """Give back all that a model holds, and random generators, whatever its own code writes.
-
-    Inside, gradients are empty. Copies lie in the CPU's memory.
-    """
-    with restoring(also=(model,)):
-        for parameter in model.parameters():
-            parameter.grad = None
-        yield
-
-
 # ------------------------------------------------------------------------------ running statistics
 
 
 def norms(modules: Iterable[nn.Module]) -> tuple[_NormBase, ...]:
     """The layers that update running statistics in training: batch and instance norm."""
-    found = []
-    for module in modules:
-        if not isinstance(module, _NormBase) or module.running_mean is None:
-            continue
-        if module.track_running_stats:
-            found.append(module)
-    return tuple(found)
+    layers = (module for module in modules if isinstance(module, _NormBase))
+    return tuple(
+        layer for layer in layers if layer.track_running_stats and layer.running_mean is not None
+    )
 
 
 class SpareStatistics:
@@ -121,7 +105,9 @@ class SpareStatistics:
                 if buffer is None:
                     continue
                 if name not in spare or spare[name].device != buffer.device:
-                    spare[name] = torch.full_like(buffer, _unusable(buffer.dtype))
+                    # nan spreads to all that is computed from it; a count of 1 is one to `reset`.
+                    value = math.nan if buffer.is_floating_point() else 1
+                    spare[name] = torch.full_like(buffer, value)
 
     def reset(self) -> None:
         """Let all spare buffers be 0: a layer that reads them computes something else."""
@@ -144,13 +130,6 @@ class SpareStatistics:
                 layer._buffers.update(buffers)
 
 
-def _unusable(dtype: torch.dtype) -> float:
-    """Spreads to all that is computed from it; of whole numbers, a count that no one reaches."""
-    if dtype.is_floating_point or dtype.is_complex:
-        return math.nan
-    return 0 if dtype == torch.bool else torch.iinfo(dtype).min // 2
-
-
 @contextmanager
 def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Normalise by the batch, as in training, but leave the running statistics as they are."""
@@ -167,7 +146,7 @@ def drawing_alike(run: Callable[..., Any]) -> Callable[..., Any]:
     checkpoints see to torch's own generators only. Where the first run drew nothing they are left
     alone, which is quicker.
     """
-    begin: Draws | None = None
+    begin: tuple[Any, bytes] | None = None
     drew = True
 
     def wrapped(*args: Any) -> Any:
@@ -189,15 +168,12 @@ def drawing_alike(run: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-# States of Python's and of NumPy's generator; pickled, since arrays cannot be compared as a whole.
-Draws = tuple[tuple[Any, ...], bytes]
-
-
-def _draws() -> Draws:
+def _draws() -> tuple[Any, bytes]:
+    """States of Python's and NumPy's generator; pickled, as arrays are not compared as a whole."""
     return random.getstate(), pickle.dumps(np.random.get_state())
 
 
-def _set_draws(draws: Draws) -> None:
+def _set_draws(draws: tuple[Any, bytes]) -> None:
     random.setstate(draws[0])
     np.random.set_state(pickle.loads(draws[1]))
 
@@ -265,11 +241,12 @@ def versions(state: object) -> list[int]:
 def _state(
     model: nn.Module, modules: tuple[nn.Module, ...]
 ) -> dict[tuple[int, str], tuple[Any, Any]]:
-    """Buffers but running statistics, and attributes of ``modules``; of what may change a copy."""
+    """Buffers but running statistics, and attributes, of ``modules``; of what may change a copy."""
     statistics = {id(buffer) for layer in norms(modules) for buffer in layer.buffers()}
     found: dict[tuple[int, str], tuple[Any, Any]] = {}
-    for name, buffer in model.named_buffers():
-        if id(buffer) not in statistics:
+    own = {id(buffer) for module in modules for buffer in module._buffers.values()} - statistics
+    for name, buffer in model.named_buffers() if own else ():
+        if id(buffer) in own:
             found[-1, f"the buffer {name}"] = buffer, buffer.clone()
     for number, module in enumerate(modules):
         for name, value in vars(module).items():

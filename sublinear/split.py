@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from sublinear.blocks import Blocks, SequentialBlocks, State, WrappedBlocks, is_plain_sequential
-from sublinear.blocks.blocks import Keywords
-from sublinear.capture.inside import captured_blocks
+from sublinear.blocks import Blocks, Keywords, SequentialBlocks, State, is_plain_sequential
+from sublinear.capture.graphs import captured_blocks
 from sublinear.repeatable import refuse
+from sublinear.wrapped import WrappedBlocks
 
 
 def split(
@@ -28,8 +28,6 @@ def split(
     chooses by name the modules to wrap. Raises ValueError, by name, for what would not train as
     before: hooks, other wrappers, in-place changes of the input.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model={model!r} is not an nn.Module")
     refuse(model)
     kwargs = kwargs or {}
     if modules is None and is_plain_sequential(model):

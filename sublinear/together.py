@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from labkit.text import format_bytes
 from sublinear.chain import Chain
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import plan as find
-from sublinear.searches.simple import keep_all
 
 # Halvings of the share of what may be saved, for several graphs.
 _HALVINGS = 8

@@ -83,18 +83,17 @@ def verify(
         torch.backends.cudnn.benchmark = False
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False
-        model.train()
         # So that the other begins as this one.
         with restored(model, task):
+            model.train()
             wanted = left_behind(model, model, task, STEPS)
-        before = list(runner.calls)
-        try:
-            found = left_behind(planned, model, task, STEPS)
-        except RuntimeError as error:
-            lines.append(raised(error))
-    counted = []
-    for first, after in zip(before, runner.calls, strict=True):
-        counted.append((after - first) // STEPS)
+        with restored(model, task):
+            model.train()
+            try:
+                found = left_behind(planned, model, task, STEPS)
+            except RuntimeError as error:
+                lines.append(raised(error))
+    counted = [calls // STEPS for calls in runner.calls]
     expected, spared = _forwards(plan)
     if found is not None:
         lines += differences(wanted, found)

@@ -18,9 +18,6 @@ from sublinear.capture.watching import Seen, name_of
 # A profile takes time for each piece.
 MOST = 96
 
-# What a graph does not make itself.
-OUTSIDE = ("placeholder", "get_attr")
-
 _CELLS = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 RECURRENT = _CELLS | {f"{name}_cell" for name in _CELLS}
 _CONVOLUTIONS = {f"conv{kind}{size}d" for kind in ("", "_transpose") for size in (1, 2, 3)}
@@ -33,19 +30,27 @@ _HARMLESS = {"_log_api_usage_once"}
 _CROSS = (torch.Tensor, int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def cuts(nodes: list[fx.Node], seen: Seen) -> list[int]:
-    """The places in ``nodes``, what a graph computes, before which a piece begins."""
-    allowed = _allowed(nodes, seen)
-    sizes = _bytes_across(nodes, seen)
+def cuts(nodes: list[fx.Node], across: list[list[fx.Node]], seen: Seen) -> list[int]:
+    """The places in ``nodes``, what a graph computes, before which a piece begins.
+
+    ``across``: what crosses there, as `crossing` says.
+    """
+    allowed = [True] * len(nodes)
+    for first, last in [*_changes(nodes, seen), *_modes(nodes, seen)]:
+        allowed[first + 1 : last + 1] = [False] * (last - first)
+    sizes, outside = [], seen.outside
+    for end, crosses in enumerate(across):
+        if not all(isinstance(seen.values[node], _CROSS) for node in crosses):
+            allowed[end] = False
+        # Those of the graph's inputs are there anyway.
+        storages = set[int]().union(*(seen.storages[node] for node in crosses)) - outside
+        sizes.append(sum(seen.sizes[storage] for storage in storages))
     found: list[int] = []
     heavy = [i for i, node in enumerate(nodes) if is_heavy(node)]
     for before, after in pairwise(heavy):
-        best = None
-        for end in range(before + 1, after + 1):
-            if allowed[end] and (best is None or sizes[end] <= sizes[best]):
-                best = end
-        if best is not None:
-            found.append(best)
+        ends = [end for end in range(after, before, -1) if allowed[end]]
+        if ends:
+            found.append(min(ends, key=sizes.__getitem__))
     # Where most crosses, a cut helps least.
     found.sort(key=sizes.__getitem__)
     return sorted(found[: MOST - 1])
@@ -69,57 +74,32 @@ def counters_first(nodes: list[fx.Node], seen: Seen) -> list[fx.Node]:
     return [*counting, *(node for node in nodes if node not in counting)]
 
 
-def _allowed(nodes: list[fx.Node], seen: Seen) -> list[bool]:
-    """Whether a piece may begin before each node."""
-    allowed = [True] * len(nodes)
-    for first, last in [*_changes(nodes, seen), *_modes(nodes, seen)]:
-        allowed[first + 1 : last + 1] = [False] * (last - first)
-    for end in range(1, len(nodes)):
-        if allowed[end]:
-            values = [seen.values[node] for node in crossing(nodes, end)]
-            allowed[end] = all(isinstance(value, _CROSS) for value in values)
-    return allowed
-
-
 def is_heavy(node: fx.Node) -> bool:
     """Whether a node does real work, which saves its input anyway."""
     return name_of(node) in _HEAVY
 
 
-def crossing(nodes: list[fx.Node], end: int, inputs: Sequence[fx.Node] = ()) -> list[fx.Node]:
-    """What nodes before ``end`` have made that it or a later one uses, in the order of making.
+def crossing(nodes: list[fx.Node], inputs: Sequence[fx.Node]) -> list[list[fx.Node]]:
+    """Before each node, what earlier ones have made that it or a later one uses, in that order.
 
     ``inputs``: those of the graph that cross as well.
     """
-    later = {*nodes[end:]}
-    found = []
-    for node in [*inputs, *nodes[:end]]:
-        if any(user in later or user.op == "output" for user in node.users):
-            found.append(node)
-    return found
-
-
-def _outside(seen: Seen) -> set[int]:
-    """The storages that the graph does not make itself."""
-    inputs = [storages for node, storages in seen.storages.items() if node.op in OUTSIDE]
-    return set[int]().union(*inputs)
-
-
-def _bytes_across(nodes: list[fx.Node], seen: Seen) -> list[int]:
-    """Bytes of the storages that cross before each node, those of the graph's inputs left out."""
-    outside = _outside(seen)
-    sizes = []
-    for end in range(len(nodes)):
-        storages = set[int]()
-        for node in crossing(nodes, end):
-            storages |= seen.storages[node] - outside
-        sizes.append(sum(seen.sizes[storage] for storage in storages))
-    return sizes
+    places = {node: i for i, node in enumerate(nodes)}
+    used = {}
+    for node in [*inputs, *nodes]:
+        used[node] = max((places.get(user, len(nodes)) for user in node.users), default=-1)
+    across = []
+    alive = list(inputs)
+    for end, node in enumerate(nodes):
+        alive = [each for each in alive if used[each] >= end]
+        across.append(alive)
+        alive = [*alive, node]
+    return across
 
 
 def _changes(nodes: list[fx.Node], seen: Seen) -> list[tuple[int, int]]:
     """From where a storage is made to where it is changed; all uses of an input that is."""
-    outside = _outside(seen)
+    outside = seen.outside
     made: dict[int, int] = {}
     uses: dict[int, list[int]] = {}
     for i, node in enumerate(nodes):

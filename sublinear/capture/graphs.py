@@ -1,4 +1,4 @@
-"""The graphs that torch's compiler makes of a model, and a run in which another does their work.
+"""The graphs that torch's compiler makes of a model, and the pieces of the largest as its blocks.
 
 torch's compiler calls a backend for each graph that it captures, with guards: where anything
 changes that a graph depends on, it captures anew and calls it again. `Graphs` is such a backend: it
@@ -7,25 +7,30 @@ cuts each graph into pieces, and runs it as it is, unless somebody stands in for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._dynamo.exc import TorchDynamoException
 
 from labkit.memory import saved_bytes
+from labkit.restore import restoring
+from labkit.restore.attributes import exchanged, patched
+from labkit.restore.memory import bytes_of
 from labkit.text import format_bytes
-from sublinear.blocks.blocks import State
+from sublinear.blocks import Keywords, Program, State
 from sublinear.capture.pieces import CapturedBlocks, Pieces, pieces_of
 from sublinear.capture.watching import Unplannable
 from sublinear.chain import Chain
 from sublinear.picture import picture
-from sublinear.plan import Plan
-from sublinear.searches.simple import keep_all
+from sublinear.plan import Plan, keep_all
 
-# Does what all pieces do, from what crosses into the first one.
-Work = Callable[..., State]
+_INSTALLED = ("site-packages", "dist-packages")
 
 # NumPy's random numbers stay NumPy's; recurrent layers are captured, too, and hooks that come later
 # are noticed.
@@ -44,7 +49,7 @@ class Graphs:
         # Whether a run only shows which graphs there are, and what each saves for backward.
         self.listening = False
         # A graph, what does its work instead, and whether no run of that is the one that counts.
-        self.instead: tuple[Graph, Work, bool] | None = None
+        self.instead: tuple[Graph, Program, bool] | None = None
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         graph = Graph(self, gm, example_inputs)
@@ -117,6 +122,7 @@ class Graph:
         assert self.pieces is not None
         if self.blocks is None:
             self.blocks = CapturedBlocks.of(self.pieces, values)
+            self.size = sum(map(bytes_of, filter(torch.is_tensor, values)))
         return self.blocks
 
     def like(self, other: Graph) -> bool:
@@ -147,12 +153,6 @@ class Graph:
         result: list[Any] = []
         self.saves = saved_bytes(lambda: result.append(self.as_it_is(*values)))
         return result[0]
-
-    @property
-    def known_plan(self) -> Plan:
-        """The plan of a graph that has one."""
-        assert self.plan is not None
-        return self.plan
 
     def __str__(self) -> str:
         if self.plan is None:
@@ -186,3 +186,91 @@ def _copied(function: Any) -> Any:
     copy = FunctionType(code, space, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
+
+
+# ---------------------------------------------------------------------------- the blocks of a model
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsideBlocks(CapturedBlocks):
+    """The pieces of ``main``, a graph of ``model`` whose ``forward`` is captured.
+
+    Other graphs, and what the compiler does not capture, run around them as the model's own code.
+    """
+
+    main: Graph
+    forward: Callable[..., Any]
+
+    partial = True
+
+    @classmethod
+    def of_graph(cls, model: nn.Module, main: Graph, forward: Callable[..., Any]) -> InsideBlocks:
+        """Those of a graph that has run once."""
+        own = main.blocks
+        assert own is not None
+        rows, pieces = (own.names, own.inside, own.programs), own.pieces
+        return cls(model, *rows, pieces=pieces, spare={}, main=main, forward=forward)
+
+    def around(
+        self, work: Program, original: Callable[..., Any], args: State, kwargs: Keywords
+    ) -> Any:
+        with patched(self.main.backend, "instead", (self.main, work, False)):
+            return self.forward(*args, **kwargs)
+
+    def standing_in(self, work: Program) -> AbstractContextManager[None]:
+        """Let ``work`` do what the graph does, in a run of the model that leaves no trace."""
+        instead = (self.main.backend, "instead", (self.main, work, True))
+        return exchanged([instead, (self.model, "forward", self.forward)])
+
+
+def captured_blocks(model: nn.Module, args: State, kwargs: Keywords) -> InsideBlocks:
+    """Run the model once, as torch's compiler captures it. Everything is put back.
+
+    Raises ValueError where nothing that is captured can be cut into blocks.
+    """
+    graphs = Graphs()
+    forward = compiled_forward(model, graphs)
+    with restoring(also=(model,)):
+        main = heard(graphs, lambda: forward(*args, **kwargs))
+    return InsideBlocks.of_graph(model, main, forward)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Raise ValueError for functions that remember their results, which are captured anew.
+
+    Those of installed libraries ask what machine this is, and the like.
+    """
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield
+    for each in told:
+        words = str(each.message)
+        if "lru_cache" in words and not any(folder in words for folder in _INSTALLED):
+            raise ValueError(
+                "it calls a function that remembers its results (functools.lru_cache), which "
+                "torch's compiler would run anew"
+            )
+    for each in told:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
+def heard(graphs: Graphs, run: Callable[[], object]) -> Graph:
+    """The graph of a run that saves most for backward, of those that can be cut.
+
+    Raises ValueError where there is none.
+    """
+    try:
+        with torch.enable_grad(), without_memory(), patched(graphs, "listening", True):
+            run()
+    # The compiler asserts what it holds for impossible of itself.
+    except (TorchDynamoException, AssertionError) as error:
+        line = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"torch's compiler fails ({type(error).__name__}: {line})") from error
+    if not graphs.cut:
+        notes = "; ".join(dict.fromkeys(filter(None, (each.note for each in graphs.graphs))))
+        raise ValueError(
+            "of what torch's compiler captures nothing can be planned: "
+            f"{notes or 'no graph of two layers or more'}"
+        )
+    return max(graphs.cut, key=lambda graph: graph.saves)

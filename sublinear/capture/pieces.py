@@ -9,7 +9,7 @@ changes in place are changed once: a piece that runs again is given copies of wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,12 +17,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from labkit.restore.memory import bytes_of
-from sublinear.blocks.blocks import Blocks, Keywords, Program, State
-from sublinear.capture.compiled import compiled
+from sublinear.blocks import Blocks, Program, State
 from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
-from sublinear.capture.modes import ended_modes
-from sublinear.capture.watching import Unplannable, name_of, switches, watch
+from sublinear.capture.watching import Unplannable, ended_modes, name_of, switches, watch
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,9 @@ class Pieces:
 def pieces_of(gm: fx.GraphModule, parameters: Sequence[bool]) -> Pieces:
     """Cut a graph. ``parameters``: which of its inputs are. Raises `Unplannable`."""
     seen = watch(gm)
-    inputs, nodes, result = _sorted(gm)
+    inputs = list(gm.graph.find_nodes(op="placeholder"))
+    not_computed = ("placeholder", "get_attr", "output")
+    nodes = [node for node in gm.graph.nodes if node.op not in not_computed]
     nodes = counters_first(nodes, seen)
     if not nodes:
         raise Unplannable("it computes nothing")
@@ -80,27 +79,15 @@ def pieces_of(gm: fx.GraphModule, parameters: Sequence[bool]) -> Pieces:
             others.add(numbers[node])
     rows = []
     start, here = 0, crosses
-    for end in [*cuts(nodes, seen), len(nodes)]:
+    across = crossing(nodes, crosses)
+    for end in [*cuts(nodes, across, seen), len(nodes)]:
         last = end == len(nodes)
-        after = crossing(nodes, end, crosses)
-        leaving = result if last else tuple(after)
+        after = [] if last else across[end]
+        leaving = gm.graph.output_node().args[0] if last else tuple(after)
         rows.append(_piece(gm, nodes[start:end], here, leaving, numbers, last))
         start, here = end, after
     crossing_numbers = tuple(numbers[node] for node in crosses)
     return Pieces(tuple(rows), crossing_numbers, frozenset(statistics), frozenset(others))
-
-
-def _sorted(gm: fx.GraphModule) -> tuple[list[fx.Node], list[fx.Node], Any]:
-    """The graph's inputs, what it computes, and its result."""
-    inputs, nodes, result = [], [], None
-    for node in gm.graph.nodes:
-        if node.op == "placeholder":
-            inputs.append(node)
-        elif node.op == "output":
-            result = node.args[0]
-        elif node.op != "get_attr":
-            nodes.append(node)
-    return inputs, nodes, result
 
 
 def _piece(
@@ -203,13 +190,9 @@ class Graph(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedBlocks(Blocks):
-    """The pieces of one graph; what crosses is a frame, and what earlier pieces have made.
-
-    ``size``: bytes of the inputs of one call.
-    """
+    """The pieces of one graph; what crosses is a frame, and what earlier pieces have made."""
 
     pieces: Pieces
-    size: int
     # What norms write to when their pieces run again.
     spare: dict[tuple[int, int], torch.Tensor]
 
@@ -226,28 +209,19 @@ class CapturedBlocks(Blocks):
         rows = pieces.rows
         names = tuple(piece.name for piece in rows)
         programs = tuple(map(_program, range(len(rows))))
-        size = sum(map(bytes_of, filter(torch.is_tensor, values)))
-        inside = ((),) * len(rows)
-        blocks = cls(graph, names, inside, programs, pieces=pieces, size=size, spare={})
+        blocks = cls(graph, names, ((),) * len(rows), programs, pieces=pieces, spare={})
         graph.__dict__["blocks"] = blocks
         return blocks
 
     def compiled(self) -> CapturedBlocks:
-        """The same, of pieces that Inductor compiles."""
-        rows = [replace(piece, run=compiled(piece.run)) for piece in self.pieces.rows]
-        programs = tuple(map(_program, range(len(rows))))
-        return replace(self, programs=programs, pieces=replace(self.pieces, rows=tuple(rows)))
+        """The same, of pieces that Inductor compiles: what runs again is fused as well."""
+        rows = [replace(piece, run=_compiled(piece.run)) for piece in self.pieces.rows]
+        return replace(self, pieces=replace(self.pieces, rows=tuple(rows)))
 
     def frame(self, values: list[Any], *, spare: bool = False) -> State:
         """What crosses into the first piece."""
         crosses = [values[number] for number in self.pieces.crossing]
         return Frame(self, values, spare=spare), *crosses
-
-    def enter(self, args: State, kwargs: Keywords) -> State:
-        return args
-
-    def modules(self, i: int) -> Iterator[nn.Module]:
-        return iter(())
 
     def overwrites(self, i: int) -> bool:
         return self.pieces.rows[i].recurrent
@@ -279,3 +253,17 @@ def _program(i: int) -> Program:
         return (leaving,) if piece.last else (frame, *leaving)
 
     return program
+
+
+def _compiled(piece: Callable[..., Any]) -> Callable[..., Any]:
+    """The code of a piece, compiled at its first call, for the shapes of each call.
+
+    It draws random numbers as the code itself does, so that those of the plain model stay.
+    """
+    # Code that is written while the compiler captures is marked for it to skip: this is not.
+    assert isinstance(piece, fx.GraphModule)
+    fresh = fx.GraphModule(piece, piece.graph)
+    assert fresh.code
+    return torch.compile(
+        fresh.forward, dynamic=False, fullgraph=True, options={"fallback_random": True}
+    )

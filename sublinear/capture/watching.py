@@ -9,6 +9,8 @@ without a trace (`torch.nn.functional.batch_norm` counts no version), so they ar
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +20,11 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from labkit.restore import giving_back
-from sublinear.capture.modes import keeping_modes
 
 # They write their running_mean and running_var where this argument says so.
 _NORMS = {functional.batch_norm: "training", functional.instance_norm: "use_input_stats"}
+
+_OUTSIDE = ("placeholder", "get_attr")
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
@@ -43,6 +46,12 @@ class Seen:
     values: dict[fx.Node, object] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     statistics: frozenset[fx.Node] = frozenset()
+
+    @property
+    def outside(self) -> set[int]:
+        """The storages that the graph does not make itself."""
+        inputs = [storages for node, storages in self.storages.items() if node.op in _OUTSIDE]
+        return set[int]().union(*inputs)
 
 
 def name_of(node: fx.Node) -> str:
@@ -161,3 +170,50 @@ def _is_statistic(node: fx.Node) -> bool:
         if not (once and node in _written(user)):
             return False
     return bool(node.users)
+
+
+# -------------------------------------------------------------------------------------------- modes
+
+
+def autocast_level() -> int:
+    """How many contexts of autocast are open in this thread."""
+    level: int = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return level
+
+
+def keeping_modes(device: str) -> Callable[[], None]:
+    """What puts autocast on a device, grad mode and levels of vmap back as they are now."""
+    level, grad = autocast_level(), torch.is_grad_enabled()
+    enabled, kind = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    cached = torch.is_autocast_cache_enabled()
+    mapped = torch._C._functorch.get_dynamic_layer_stack_depth()
+
+    def put_back() -> None:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(mapped)
+        torch.set_grad_enabled(grad)
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, kind)
+        torch.set_autocast_cache_enabled(cached)
+        while autocast_level() > level:
+            torch.autocast_decrement_nesting()
+        if not level:
+            torch.clear_autocast_cache()
+
+    return put_back
+
+
+@contextmanager
+def ended_modes(device: str) -> Iterator[None]:
+    """Where the block raises, modes that it has switched are as before it.
+
+    A checkpoint leaves a piece by an exception as soon as backward has all that it needs. The
+    graph's own call that would end autocast never comes: torch would keep 16-bit copies of weights
+    for good.
+    """
+    put_back = keeping_modes(device)
+    try:
+        yield
+    except BaseException:
+        put_back()
+        raise

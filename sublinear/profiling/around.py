@@ -8,14 +8,13 @@ first are given in their place: one backward, as a skip around the blocks cannot
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 
 from sublinear.blocks import Blocks, State
 from sublinear.chain import Around
-from sublinear.probe import MemoryProbe, probing
+from sublinear.probe import Phase, probing
 from sublinear.profiling.tensors import (
     Gradients,
     Place,
@@ -31,43 +30,6 @@ from sublinear.profiling.training import Training, drop_gradients
 Made = dict[int, int]
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What runs before the blocks and behind them, the loss included, as in `Chain`.
-
-    ``saved_bytes``: what the code before them saves. ``made``: the parameters, by identity, whose
-    gradients the code behind them makes. ``gradients``: where those of the last block's output lie,
-    tensor by tensor; None of what the loss does not use.
-    """
-
-    before: Around = field(default_factory=Around)
-    after: Around = field(default_factory=Around)
-    saved_bytes: int = 0
-    made: frozenset[int] = frozenset()
-    gradients: list[Place | None] = field(default_factory=list)
-
-
-def surroundings(
-    blocks: Blocks, device: torch.device, task: Training, state: State
-) -> Surroundings:
-    """Measure them. ``state``: what crosses into the last block."""
-    model = blocks.model
-    torch.clear_autocast_cache()
-    with probing(device) as probe:
-        step = _LastBlockOnly(blocks, task, state, probe)
-        step.loss().backward()
-        step.finish()
-    drop_gradients(model.parameters())
-    behind = sum(step.made.values())
-    return Surroundings(
-        before=Around(max(0, step.before.above - step.own), step.own),
-        after=Around(max(0, step.behind.above - behind), behind),
-        saved_bytes=max(0, step.saved_bytes),
-        made=frozenset(step.made),
-        gradients=step.gradients(),
-    )
-
-
 def gradients_made(parameters: Iterable[torch.Tensor]) -> Made:
     """The gradients that parameters have now."""
     made = {}
@@ -77,71 +39,58 @@ def gradients_made(parameters: Iterable[torch.Tensor]) -> Made:
     return made
 
 
-class _LastBlockOnly:
-    """A step of a model with none of its blocks but the last, watched by a probe.
+class Surroundings:
+    """A step with no block but the last: ``before`` and ``after`` the blocks, as in `Chain`.
 
-    ``saved_bytes``: by the code in front. ``behind``: from the last block's output until its
-    gradient has arrived, with the gradients that were ``made`` by then. ``before``: from where
-    gradients are handed to the code in front, which makes ``own`` bytes of parameters' gradients.
+    ``saved_bytes``: what the code before them saves. ``made``: the gradients of parameters that the
+    code behind them makes, the loss included. ``gradients``: where those of the last block's output
+    lie, tensor by tensor; None of what the loss does not use. ``state``: what crosses into the last
+    block.
     """
 
-    def __init__(self, blocks: Blocks, task: Training, state: State, probe: MemoryProbe) -> None:
-        self.blocks, self.task, self.state, self.probe = blocks, task, state, probe
+    def __init__(self, blocks: Blocks, device: torch.device, task: Training, state: State) -> None:
+        self.blocks, self.task, self.state = blocks, task, state
         # What enters the first block stays alive, as it does in a step.
         self.fed: State = ()
-        self.saved_bytes = self.own = 0
-        self.behind, self.before = probe.phase(), probe.phase()
+        self.saved_bytes = own = 0
         self.made: Made = {}
         self.arrived = self.handed_over = False
         self.held: list[torch.Tensor | None] = []
         self.entering: Gradients = {}
+        torch.clear_autocast_cache()
+        with probing(device) as self.probe:
+            self.behind, self.ahead = Phase(self.probe), Phase(self.probe)
+            self._loss().backward()
+            if not self.arrived:
+                # Nothing in the last block needs a gradient.
+                self._arrive()
+            if self.handed_over:
+                self.ahead.end()
+                own = sum(self._gradients().values()) - self.made_before
+        drop_gradients(blocks.model.parameters())
+        others = sum(self.made.values())
+        self.before = Around(max(0, self.ahead.above - own), own)
+        self.after = Around(max(0, self.behind.above - others), others)
+        self.saved_bytes = max(0, self.saved_bytes)
+        self.gradients: list[Place | None] = []
+        for gradient in self.held:
+            self.gradients.append(None if gradient is None else place_of(gradient))
+        del self.state, self.fed, self.held, self.entering
 
-    def loss(self) -> torch.Tensor:
+    def _gradients(self) -> Made:
+        return gradients_made(self.blocks.model.parameters())
+
+    def _loss(self) -> torch.Tensor:
         task = self.task
         if self.blocks.partial:
             with self.blocks.standing_in(self._stand_in):
                 return task.loss(self.blocks.model(*task.args, **task.kwargs))
         return task.loss(self._last_block(leaves(self.state))[0])
 
-    def gradients(self) -> list[Place | None]:
-        """Where those of the last block's output lie."""
-        return [None if gradient is None else place_of(gradient) for gradient in self.held]
-
-    def arrive(self) -> None:
-        """Up to here, the gradient of the last block's output, the code behind it has run."""
-        self.arrived = True
-        self.behind.end()
-        self.made = gradients_made(self.blocks.model.parameters())
-
-    def hand_over(self, entering: Gradients) -> None:
-        """From here on the code before the blocks runs; ``entering``: gradients of the last one."""
-        if not self.arrived:
-            self.arrive()
-        # Held, so that they count as alive when the phase begins and when it ends.
-        self.handed_over, self.entering = True, entering
-        self.own = -self._made()
-        self.before.begin()
-
-    def finish(self) -> None:
-        """After the backward."""
-        if not self.arrived:
-            # Nothing in the last block needs a gradient.
-            self.arrive()
-        if self.handed_over:
-            self.before.end()
-            self.own += self._made()
-
-    def _made(self) -> int:
-        return sum(gradients_made(self.blocks.model.parameters()).values())
-
-    def _note(self, number: int, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
-        self.held[number] = gradients[place]
-        self.arrive()
-
     def _stand_in(self, *fed: object) -> State:
         self.fed, self.saved_bytes = fed, self.probe.added
         into = [tensor for tensor in tensors(fed) if tensor.requires_grad]
-        return self._last_block(cut_off(self.state, self.hand_over, into))
+        return self._last_block(cut_off(self.state, self._hand_over, into))
 
     def _last_block(self, state: State) -> State:
         """What leaves it, held by nobody else: it dies when its backward does not need it."""
@@ -154,3 +103,22 @@ class _LastBlockOnly:
                 tensor.grad_fn.register_prehook(note)
         self.behind.begin()
         return output
+
+    def _note(self, number: int, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        self.held[number] = gradients[place]
+        self._arrive()
+
+    def _arrive(self) -> None:
+        """Up to here, the gradient of the last block's output, the code behind it has run."""
+        self.arrived = True
+        self.behind.end()
+        self.made = self._gradients()
+
+    def _hand_over(self, entering: Gradients) -> None:
+        """From here on the code before the blocks runs; ``entering``: gradients of the last one."""
+        if not self.arrived:
+            self._arrive()
+        # Held, so that they count as alive when the phase begins and when it ends.
+        self.handed_over, self.entering = True, entering
+        self.made_before = sum(self._gradients().values())
+        self.ahead.begin()

@@ -12,24 +12,25 @@ from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keeping_layers
-from sublinear.blocks import Blocks, State
-from sublinear.blocks.generators import refuse_generators
+from sublinear.blocks import Blocks, State, refuse_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
 from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe, fastest, probing
-from sublinear.profiling.around import Made, Surroundings, gradients_made, surroundings
+from sublinear.profiling.around import Made, Surroundings
 from sublinear.profiling.tensors import (
     Arrival,
+    Place,
     Watched,
     before_block,
     leaves,
     pull_on,
+    size_of,
     storages,
     tensors,
 )
@@ -38,6 +39,9 @@ from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statist
 
 # A way to run one block.
 Way = Callable[..., State]
+
+# By number, the tensors that enter a block, and that leave it, whose storage it saves.
+Saves = tuple[frozenset[int], frozenset[int]]
 
 
 @dataclass(frozen=True)
@@ -62,14 +66,6 @@ class Try:
         saved = max(0, self.saved)
         peak = self.backward_peak - self.saved - self.pulled - sum(self.made.values())
         return Option(name, saved, ahead, back, max(saved, self.forward_peak), peak)
-
-
-@dataclass(frozen=True)
-class Saves:
-    """By number, the tensors that enter a block, and that leave it, whose storage it saves."""
-
-    entering: frozenset[int] = frozenset()
-    leaving: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -108,6 +104,9 @@ class Bench:
         # Views of weights cross as what blocks make does, and take no memory.
         tensors_of_model = [*self.parameters, *self.model.buffers()]
         self._lasting = {storage for storage, _ in storages(tensors_of_model)}
+        # The numbers of the storages that cross the last cut.
+        self._known: dict[tuple[int, int], int] = {}
+        self._count = 0
         # Each way to run a block draws the same numbers.
         self.begin = rng_state()
 
@@ -115,22 +114,22 @@ class Bench:
         """All blocks, and what runs around them; without what `profile` knows besides."""
         refuse_generators(self.blocks)
         state = self._entering(task)
-        numbers = _Numbers(self._lasting)
-        entered, _ = numbers.crossing(state)
+        entered, _ = self._crossing(state)
         rows: list[Block] = []
         runs: list[BlockRun] = []
         for i in range(len(self.blocks)):
             last = state
             run = self.block(i, state)
             state = run.leaving
-            crossing, places = numbers.crossing(state)
+            crossing, places = self._crossing(state)
             size = sum(size for _, size in crossing)
             rows.append(replace(run.block, crossing=crossing, output_bytes=size))
             runs.append(replace(run, leaving=(), numbers=places))
             if on_block is not None:
                 on_block()
-        around = surroundings(self.blocks, self.device, task, last)
-        rows = _with_released(_with_gradients(rows, runs, around), runs, entered)
+        around = Surroundings(self.blocks, self.device, task, last)
+        rows = _with_gradients(rows, runs, set(around.made), around.gradients)
+        rows = _with_released(rows, runs, entered)
         inputs: Crossing = entered
         if self.blocks.partial:
             inputs = tuple(storages((task.args, task.kwargs)))
@@ -148,13 +147,32 @@ class Bench:
         def work(*state: object) -> State:
             fed.append(state)
             with torch.no_grad():
-                return blocks.run_all(*state)
+                leaving = blocks.run_all(*state)
+            # As in a step: the compiler captures the code behind for what needs a gradient.
+            return tree_map_only(torch.Tensor, _with_gradient, leaving)
 
         with blocks.standing_in(work):
             self.model(*task.args, **task.kwargs)
         if not fed:
             raise ValueError("the model did not run its planned part again, on the same inputs")
         return leaves(fed[-1])
+
+    def _crossing(self, state: State) -> tuple[Crossing, tuple[int, ...]]:
+        """Numbers and bytes of what crosses the next cut; the number of each tensor's storage.
+
+        A storage keeps its number as long as it crosses one cut after the other. Those of weights
+        have no bytes.
+        """
+        here: dict[tuple[int, int], int] = {}
+        for storage in storages(state):
+            here[storage] = self._known.get(storage, self._count)
+            self._count += 1
+        self._known = here
+        crossing = []
+        for (identity, size), number in here.items():
+            crossing.append((number, 0 if identity in self._lasting else size))
+        own = (tensor.untyped_storage() for tensor in tensors(state))
+        return tuple(crossing), tuple(here[each._cdata, each.nbytes()] for each in own)
 
     def block(self, i: int, state: State) -> BlockRun:
         """Run one block in all ways, as in `MENU`; what crosses behind it is not yet counted."""
@@ -243,7 +261,7 @@ class Bench:
                 listener.note(watched.state, after)
             leaving = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
             pulled = sum(tensor.nbytes for tensor in tensors(after) if tensor.requires_grad)
-            pull = watched.pull_on(after)
+            pull = pull_on(after, watched.pulled)
             del after
             probe.restart()
             if pull is not None:
@@ -253,9 +271,10 @@ class Bench:
         for parameter in self.parameters:
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
-        made = gradients_made(self.parameters)
+        made = {key: size_of(gradient) for key, gradient in gradients.items()}
         drop_gradients(self.parameters)
-        handed_on, arrivals = watched.handed_on(leaving), watched.arrivals()
+        arrivals = watched.arrivals()
+        handed_on = watched.handed_on(arrivals, leaving)
         gradients |= watched.arrived
         return Try(saved, forward_peak, peak, pulled, made, handed_on, gradients, arrivals)
 
@@ -282,25 +301,19 @@ class Bench:
         return ahead, back, leaving
 
 
-class _Listener:
+class _Listener(torch.autograd.graph.saved_tensors_hooks):
     """``with`` a forward inside: what autograd saves in it; then ``saves``, of `note`."""
 
     def __init__(self) -> None:
-        self.saves = Saves()
+        super().__init__(self._pack, lambda tensor: tensor)
+        self.saves: Saves = frozenset(), frozenset()
         # Weak: what is held would not die in the backward pass.
         self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
-
-    def __enter__(self) -> None:
-        self._hooks.__enter__()
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self._hooks.__exit__(*exc_info)
 
     def note(self, entering: State, leaving: State) -> None:
         """What of that which crosses autograd has saved, while all of it is alive."""
         held = {key for key, storage in self._held.items() if storage() is not None}
-        self.saves = Saves(_among(entering, held), _among(leaving, held))
+        self.saves = _among(entering, held), _among(leaving, held)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout is torch.strided:
@@ -308,6 +321,13 @@ class _Listener:
             self._held[storage._cdata] = weakref.ref(storage)
         # Not itself: a node that holds its own output would never die without a backward.
         return tensor.detach()
+
+
+def _with_gradient(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    # No leaf, which must not be changed in place.
+    return tensor.detach().requires_grad_().clone()
 
 
 def _ordered(options: list[Option]) -> tuple[Option, ...]:
@@ -322,13 +342,16 @@ def _ordered(options: list[Option]) -> tuple[Option, ...]:
     return replace(options[0], forward=ahead, backward=back), *options[1:]
 
 
-def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surroundings) -> list[Block]:
-    """The blocks with what gradients need: of their parameters, and of what crosses behind them."""
+def _with_gradients(
+    rows: list[Block], runs: list[BlockRun], seen: set[int], behind: list[Place | None]
+) -> list[Block]:
+    """The blocks with what gradients need: of their parameters, and of what crosses behind them.
+
+    ``seen``: parameters whose gradients are made behind the blocks; ``behind``: where the gradients
+    of the last block's output lie. A shared parameter's gradient is made by the last block that
+    uses it. In the others a second one is alive until it is added.
+    """
     found = list(rows)
-    # A shared parameter's gradient is made by the last block that uses it. In the others a second
-    # one is alive until it is added.
-    seen = set(around.made)
-    behind = around.gradients
     for i in reversed(range(len(rows))):
         made = runs[i].made
         fresh = made.keys() - seen
@@ -369,8 +392,8 @@ def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -
     entering: tuple[int, ...] = ()
     for i, run in enumerate(runs):
         # What enters the chain is there all the time.
-        held = [entering[place] for place in run.saves.entering if i]
-        held += [run.numbers[place] for place in run.saves.leaving]
+        held = [entering[place] for place in run.saves[0] if i]
+        held += [run.numbers[place] for place in run.saves[1]]
         saver |= dict.fromkeys(held, i)
         entering = run.numbers
     found = list(rows)
@@ -382,28 +405,3 @@ def _with_released(rows: list[Block], runs: list[BlockRun], entered: Crossing) -
                 released.append((number, last))
         found[i] = replace(found[i], released=tuple(released))
     return found
-
-
-class _Numbers:
-    """Numbers for storages: the same as long as a storage crosses one cut after the other.
-
-    Those in ``lasting`` have no bytes: they are there all the time.
-    """
-
-    def __init__(self, lasting: Collection[int]) -> None:
-        self._lasting = lasting
-        self._count = 0
-        self._known: dict[tuple[int, int], int] = {}
-
-    def crossing(self, state: State) -> tuple[Crossing, tuple[int, ...]]:
-        """Numbers and bytes of what crosses the next cut; the number of each tensor's storage."""
-        here: dict[tuple[int, int], int] = {}
-        for storage in storages(state):
-            here[storage] = self._known.get(storage, self._count)
-            self._count += 1
-        self._known = here
-        crossing = []
-        for (identity, size), number in here.items():
-            crossing.append((number, 0 if identity in self._lasting else size))
-        own = (tensor.untyped_storage() for tensor in tensors(state))
-        return tuple(crossing), tuple(here[each._cdata, each.nbytes()] for each in own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -12,21 +13,17 @@ from labkit.comparing import measuring
 from labkit.device import check_current, survive
 from labkit.restore import preserve_rng
 from sublinear.blocks import Blocks
-from sublinear.chain import Chain
-from sublinear.probe import Clock
+from sublinear.chain import Block, Chain
+from sublinear.probe import Clock, fastest, probing
 from sublinear.profiling.bench import Bench
-from sublinear.profiling.calibrate import (
-    calibrated,
-    state_bytes,
-    step_bytes,
-    time_step,
-)
 from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
 from sublinear.profiling.tensors import bytes_of, tensors
 from sublinear.profiling.training import (
     Inputs,
     Loss,
     Training,
+    drop_gradients,
+    parameters,
     restored,
     training,
 )
@@ -91,7 +88,7 @@ def profiled(
     if outcome.error:
         # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
         return chain
-    return calibrated(chain, step, wrapped=blocks.partial)
+    return calibrated(chain, *step, wrapped=blocks.partial)
 
 
 def _estimated(model: nn.Module, task: Training, roofline: Roofline, options: bool) -> Chain:
@@ -135,3 +132,85 @@ def check_trains(model: nn.Module) -> None:
             "the model is in evaluation mode, which saves nothing for backward: call model.train() "
             "first"
         )
+
+
+# -------------------------------------------------------------------------------------- whole steps
+
+
+def time_step(model: nn.Module, task: Training, repeats: int) -> tuple[float, ...]:
+    """Seconds of a model's forward, of the backward, and of all the rest, of the fastest steps.
+
+    Of ``repeats`` whole steps, two at least, of which the first warms up, or of more, as `fastest`
+    takes them. Everything is put back.
+    """
+    with restored(model, task):
+        _time_once(model, task)
+        return fastest(partial(_time_once, model, task), max(1, repeats - 1))
+
+
+def _time_once(model: nn.Module, task: Training) -> tuple[float, ...]:
+    clock = Clock()
+    begin = clock.now()
+    output = model(*task.args, **task.kwargs)
+    ahead = clock.now()
+    value = task.loss(output)
+    turn = clock.now()
+    value.backward()
+    back = clock.now()
+    del output, value
+    if task.optimizer is not None:
+        task.optimizer.step()
+    drop_gradients(parameters(model, task.optimizer))
+    return ahead - begin, back - turn, turn - ahead + clock.now() - back
+
+
+def calibrated(chain: Chain, ahead: float, back: float, rest: float, *, wrapped: bool) -> Chain:
+    """Seconds of blocks scaled to sum to those of a whole step; what is left of it is extra.
+
+    Blocks that run alone find colder caches, and so overpredict the overhead of a plan. Of a
+    ``wrapped`` model the blocks are a part, and its own code stays extra, too.
+    """
+    forward = sum(block.options[0].forward for block in chain.blocks)
+    backward = sum(block.options[0].backward for block in chain.blocks)
+    forwards, backwards = ahead / forward, back / backward
+    if wrapped:
+        forwards, backwards = min(1.0, forwards), min(1.0, backwards)
+    blocks = tuple(_scaled(block, forwards, backwards) for block in chain.blocks)
+    extra = rest + ahead + back - forwards * forward - backwards * backward
+    return replace(chain, blocks=blocks, extra_seconds=extra)
+
+
+def _scaled(block: Block, ahead: float, back: float) -> Block:
+    """What an option computes again is a part of its backward that scales as forwards do."""
+    plain = block.options[0].backward
+    options = []
+    for option in block.options:
+        again = max(0.0, option.backward - plain)
+        backward = (option.backward - again) * back + again * ahead
+        options.append(replace(option, forward=option.forward * ahead, backward=backward))
+    return replace(block, options=tuple(options), forward=block.forward * ahead)
+
+
+def step_bytes(model: nn.Module, task: Training, device: torch.device) -> tuple[int, int]:
+    """An optimizer's state, made or to be made by its first step, and what a step needs beside.
+
+    Measured on gradients of 0: the optimizer has stepped then.
+    """
+    optimizer = task.optimizer
+    if optimizer is None:
+        return 0, 0
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+    if not state_bytes(optimizer):
+        optimizer.step()
+    with probing(device) as probe:
+        optimizer.step()
+        beside = max(0, probe.peak)
+    drop_gradients(parameters(model, optimizer))
+    return state_bytes(optimizer), beside
+
+
+def state_bytes(optimizer: torch.optim.Optimizer | None) -> int:
+    """Those of an optimizer's state now."""
+    return 0 if optimizer is None else bytes_of(list(optimizer.state.values()))

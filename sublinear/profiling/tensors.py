@@ -45,12 +45,10 @@ def size_of(gradient: torch.Tensor) -> int:
 
 def leaves(state: State) -> State:
     """The same values, cut off from what made them."""
-    detached: State = tree_map_only(torch.Tensor, _detached, state)
+    detached: State = tree_map_only(
+        torch.Tensor, lambda each: each.detach().requires_grad_(each.requires_grad), state
+    )
     return detached
-
-
-def _detached(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 # ------------------------------------------------------------------------ gradients of what crosses
@@ -80,17 +78,13 @@ class Watched:
     """One run of a block, from what enters it to the gradients that arrive there.
 
     ``state``: what enters. A gradient is taken as autograd hands it on: at a leaf it would be
-    copied where it is a part of a larger one.
+    copied where it is a part of a larger one. ``pulled``: for `pull_on` of what leaves.
     """
 
     def __init__(self, state: State) -> None:
         self.arrived: Gradients = {}
         self.pulled: Pulled = {}
         self.state = cut_off(state, self.arrived.update)
-
-    def pull_on(self, state: State) -> torch.Tensor | None:
-        """As `pull_on`, of what leaves the block."""
-        return pull_on(state, self.pulled)
 
     def arrivals(self) -> tuple[Arrival, ...]:
         """Of each tensor that entered, after the backward."""
@@ -111,14 +105,14 @@ class Watched:
             found.append(arrival)
         return tuple(found)
 
-    def handed_on(self, leaving: list[int]) -> int:
+    def handed_on(self, arrivals: tuple[Arrival, ...], leaving: list[int]) -> int:
         """Bytes of gradients that a block hands on as they came, as a sum does to both its parts.
 
         In a step they may come in another layout than here, and are then copied for one of them.
-        ``leaving``: the storages that leave the block, by number; what crosses it is no part.
+        ``arrivals``: as above; ``leaving``: the storages that leave the block, by number; what
+        crosses it is no part.
         """
         found: dict[object, int] = {}
-        arrivals = self.arrivals()
         for i, entering in enumerate(tensors(self.state)):
             passed, storage = arrivals[i], entering.untyped_storage()._cdata
             if isinstance(passed, int) and leaving[passed] != storage:

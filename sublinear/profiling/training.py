@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,13 +38,6 @@ def training(
     optimizer: torch.optim.Optimizer | None = None,
 ) -> Training:
     """The parts of a step as readers give them; without a loss the mean of all outputs."""
-    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
-        raise TypeError(f"optimizer={optimizer!r} is not a torch.optim.Optimizer, nor None")
-    if loss is not None and not callable(loss):
-        raise TypeError(
-            f"loss={loss!r} cannot be called: pass a function from the model's output to a scalar "
-            "tensor"
-        )
     args: tuple[object, ...] = inputs if isinstance(inputs, tuple) else (inputs,)
     kwargs: dict[str, object] = {}
     if isinstance(inputs, Mapping):
@@ -70,40 +64,24 @@ def mean_of_outputs(output: object) -> torch.Tensor:
     return torch.stack(means).sum()
 
 
+# Of each `restored` under way: the model, the task, and what puts their state back.
+_under_way: dict[object, tuple[nn.Module, Training, Callable[[], None]]] = {}
+
+
 @contextmanager
 def restored(model: nn.Module, task: Training) -> Iterator[None]:
     """Put back all that a step may train or change: the model, the optimizer, the loss's own state.
 
     Of a loss that is what `labkit.restore.restoring` finds, of inputs their gradients. Inside,
-    parameters have no gradients. Copies lie in the memory of the CPU.
-    Within `held` nothing is copied again.
+    parameters have no gradients. Copies lie in the memory of the CPU. Within another one of the
+    same nothing is copied again: what was there when that began is put back.
     """
-    for known, of, put_back in _held:
-        same_task = of.loss is task.loss and of.optimizer is task.optimizer
-        if known is model and same_task:
+    for known, of, put_back in list(_under_way.values()):
+        if known is model and of.loss is task.loss and of.optimizer is task.optimizer:
             with preserve_rng(), preserve_flags(), giving_back(put_back):
                 drop_gradients(parameters(model, task.optimizer))
                 yield
             return
-    with _copied(model, task):
-        yield
-
-
-@contextmanager
-def held(model: nn.Module, task: Training) -> Iterator[None]:
-    """Copy once what each `restored` inside puts back, as all that runs the model is in one."""
-    with _copied(model, task) as put_back, giving_back(_held.clear):
-        _held.append((model, task, put_back))
-        yield
-
-
-# A model and a task, and what puts their state back; one at most, as measurements take turns.
-_held: list[tuple[nn.Module, Training, Callable[[], None]]] = []
-
-
-@contextmanager
-def _copied(model: nn.Module, task: Training) -> Iterator[Callable[[], None]]:
-    """Copy all, and put it back; gives what does so."""
     also: list[Any] = [model, *parameters(model, task.optimizer)]
     if task.optimizer is not None:
         also.append(task.optimizer)
@@ -112,13 +90,18 @@ def _copied(model: nn.Module, task: Training) -> Iterator[Callable[[], None]]:
         if torch.is_tensor(leaf) and leaf.is_leaf:
             gradients.append((leaf, leaf.grad))
 
-    def put_back() -> None:
+    def put_back_gradients() -> None:
         for leaf, gradient in gradients:
             leaf.grad = gradient
 
-    with restoring(task.loss, also=also) as restoration, giving_back(put_back):
+    with restoring(task.loss, also=also) as restoration, giving_back(put_back_gradients):
         drop_gradients(parameters(model, task.optimizer))
-        yield lambda: call_all([restoration.restore, put_back])
+        key, back = object(), [restoration.restore, put_back_gradients]
+        _under_way[key] = model, task, partial(call_all, back)
+        try:
+            yield
+        finally:
+            del _under_way[key]
 
 
 def parameters(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:

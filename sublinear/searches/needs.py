@@ -44,7 +44,10 @@ class Needs:
     """
 
     def __init__(self, chain: Chain, *, menu: bool) -> None:
-        chain = _with_loss(chain)
+        # What runs between the two passes is one more block.
+        after = Option("", 0, 0.0, 0.0, 0, chain.after.peak_bytes)
+        loss = Block("loss", 0, (after,), chain.after.gradient_bytes, 0, 0.0)
+        chain = replace(chain, blocks=(*chain.blocks, loss))
         blocks = chain.blocks
         self.n = len(blocks)
         self.base = chain.fixed_bytes + chain.input_bytes + chain.spare_bytes
@@ -67,18 +70,23 @@ class Needs:
         np.maximum(self.backward[0], end, out=self.backward[0])
         self.last_one[0] = self.only_one[0] = max(self.last_one[0], end)
 
-        bare_seconds = [block.forward for block in blocks]
-        self.elapsed = np.concatenate([[0.0], np.cumsum(bare_seconds)])
-        self.held, self.bare = _segments(chain)
+        self.elapsed = np.concatenate([[0.0], np.cumsum([block.forward for block in blocks])])
         self.mark = np.array(chain.waiting[: self.n], np.int64)
-        self.held += self.mark[:, None]
-        self.bare += self.mark[:, None]
+        square = self.n, self.n
+        self.held, self.bare = np.zeros(square, np.int64), np.zeros(square, np.int64)
+        for first, mark in enumerate(self.mark.tolist()):
+            above = 0
+            for last in range(first, self.n):
+                self.bare[first, last] = mark + above + blocks[last].bare_peak
+                above = chain.held(first, last)
+                self.held[first, last] = mark + above - chain.gone(first, last)
+            np.maximum.accumulate(self.bare[first, first:], out=self.bare[first, first:])
 
     def _add(self, chain: Chain, number: int) -> None:
         """What one block needs."""
         block, others = chain.blocks[number], int(self.behind[number])
         own, entering = block.gradient_bytes, chain.waiting[number]
-        waits = chain.held(number, number) - chain.left(number, number)
+        waits = chain.waiting[number + 1]
         for i, option in enumerate(block.options[: self.counts[number]]):
             # Nothing waits that was not counted, whoever made the chain.
             saved = max(0, option.saved_bytes - waits)
@@ -138,24 +146,3 @@ def options_of(needs: Needs, first: int, last: int) -> int:
 def _own(gradients: int, peak: int) -> int:
     """What a backward needs beside what was there before."""
     return max(0, gradients + peak)
-
-
-def _with_loss(chain: Chain) -> Chain:
-    """The chain with one more block, for what runs between the two passes."""
-    option = Option("", 0, 0.0, 0.0, 0, chain.after.peak_bytes)
-    loss = Block("loss", 0, (option,), chain.after.gradient_bytes, 0, 0.0)
-    return replace(chain, blocks=(*chain.blocks, loss))
-
-
-def _segments(chain: Chain) -> tuple[np.ndarray, np.ndarray]:
-    """``held`` and ``bare`` of `Needs`, without ``mark``."""
-    n = len(chain)
-    held, bare = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
-    for first in range(n):
-        above = 0
-        for last in range(first, n):
-            held[first, last] = chain.left(first, last)
-            bare[first, last] = above + chain.blocks[last].bare_peak
-            above = chain.held(first, last)
-        np.maximum.accumulate(bare[first, first:], out=bare[first, first:])
-    return held, bare

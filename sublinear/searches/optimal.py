@@ -28,11 +28,6 @@ def slots_for(count: int) -> int:
     return max(40, min(SLOTS, CELLS // count**2, 6 * ADDITIONS // count**3))
 
 
-def method_name(menu: bool) -> str:
-    """ "menu" where blocks may use all options, "optimal" where they save everything or nothing."""
-    return "menu" if menu else "optimal"
-
-
 class OptimalTable(Table):
     """C[s, t, m]: least seconds of the plan inside a checkpoint of blocks s..t, in m slots.
 
@@ -50,7 +45,7 @@ class OptimalTable(Table):
         self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None
     ) -> None:
         slots = slots or slots_for(len(chain))
-        super().__init__(chain, floors_of(chain, menu=menu), capacity, slots, method_name(menu))
+        super().__init__(chain, floors_of(chain, menu=menu), capacity, slots)
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self.held = self.size(needs.held)
         self.saved, self.mark = self.size(needs.saved), self.size(needs.mark).tolist()
@@ -118,7 +113,7 @@ class OptimalTable(Table):
 
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
     """The plan with the lowest peak, nested to any depth."""
-    return table.lowest_peak(chain, floors_of(chain, menu=menu), method_name(menu))
+    return table.lowest_peak(chain, floors_of(chain, menu=menu))
 
 
 class _NestedFloors(Floors):

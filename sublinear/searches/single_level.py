@@ -11,20 +11,19 @@ from sublinear.searches import table
 from sublinear.searches.needs import Needs, needs_of, once
 from sublinear.searches.table import UNKNOWN, Floors, Table
 
-METHOD = "single-level"
 SLOTS = 1000
 
 
 def lowest_peak(chain: Chain) -> Plan:
     """The plan of one level with the lowest peak, in O(n^2)."""
-    return table.lowest_peak(chain, _floors_of(chain), METHOD)
+    return table.lowest_peak(chain, _floors_of(chain))
 
 
 class SingleLevelTable(Table):
     """The fastest plans of one level, by a dynamic program over blocks and slots."""
 
     def __init__(self, chain: Chain, capacity: int, slots: int = SLOTS) -> None:
-        super().__init__(chain, _floors_of(chain), capacity, slots, METHOD)
+        super().__init__(chain, _floors_of(chain), capacity, slots)
         # Seconds of all blocks before each, kept.
         self._total = np.concatenate([[0.0], np.cumsum(self.needs.seconds[:, 0])])
         # [s, m]: seconds of the blocks from s on.

@@ -1,14 +1,18 @@
-"""What both dynamic programs share: the least bytes of all pieces, slots, the quickest choice."""
+"""What both dynamic programs share: the least bytes of all pieces, slots, the quickest choice.
+
+And how to choose from a table of fastest plans: the fastest within bytes, the smallest in time.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
 from sublinear.chain import Chain
 from sublinear.nodes import Checkpoint, Keep, Node
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.searches.needs import Needs, options_of
 
 # Rounded sizes may ask for a little more than the capacity where the true ones do not.
@@ -149,11 +153,8 @@ class Table(ABC):
 
     times: np.ndarray
 
-    def __init__(
-        self, chain: Chain, floors: Floors, capacity: int, slots: int, method: str
-    ) -> None:
-        self.chain, self.floors, self.method = chain, floors, method
-        self.needs = floors.needs
+    def __init__(self, chain: Chain, floors: Floors, capacity: int, slots: int) -> None:
+        self.chain, self.floors, self.needs = chain, floors, floors.needs
         free = max(1, capacity - self.needs.base)
         self.slot = -(-free // slots)
         self.slots = free
@@ -201,19 +202,17 @@ class Table(ABC):
         need less than it says.
         """
         free = max(memory - self.needs.base, int(self.floors.inside[0, -1]))
-        return _plan(self.chain, self.floors, free, self.method, self)
+        return _plan(self.chain, self.floors, free, self)
 
 
-def lowest_peak(chain: Chain, floors: Floors, method: str) -> Plan:
+def lowest_peak(chain: Chain, floors: Floors) -> Plan:
     """The plan with the lowest peak: exact to the byte, no slots."""
-    return _plan(chain, floors, int(floors.inside[0, -1]), method)
+    return _plan(chain, floors, int(floors.inside[0, -1]))
 
 
-def _plan(
-    chain: Chain, floors: Floors, memory: int, method: str, table: Table | None = None
-) -> Plan:
-    # Without the loss.
-    return Plan(floors.nodes(0, len(chain), memory, table)[:-1], method, chain)
+def _plan(chain: Chain, floors: Floors, memory: int, table: Table | None = None) -> Plan:
+    # Without the loss; a method gives it its name.
+    return Plan(floors.nodes(0, len(chain), memory, table)[:-1], "", chain)
 
 
 def choose(kept: list[tuple[float, int]], dropped: np.ndarray) -> tuple[int, int | None]:
@@ -227,3 +226,39 @@ def choose(kept: list[tuple[float, int]], dropped: np.ndarray) -> tuple[int, int
         return option, None
     ends = np.flatnonzero(dropped == least)
     return 0, int(ends[len(ends) // 2])
+
+
+# ---------------------------------------------------------------------------------- within a limit
+
+# The table of a chain for a capacity in bytes.
+TableOf = Callable[[Chain, int], Table]
+
+
+def fastest(chain: Chain, table_of: TableOf, floor: Plan, budget: int) -> Plan:
+    """The fastest plan within ``budget`` bytes, no less than the peak of ``floor``, the lowest."""
+    plain = keep_all(chain)
+    if plain.costs.peak_bytes <= budget:
+        return plain
+    found = table_of(chain, budget).plan(budget)
+    # Sizes were rounded.
+    quicker = found.costs.seconds < floor.costs.seconds
+    return found if quicker and found.costs.peak_bytes <= budget else floor
+
+
+def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds: float) -> Plan:
+    """The plan with the lowest peak that takes at most ``seconds``.
+
+    ``floor``: the plan with the lowest peak of all. ``known``: one that is fast enough; the lower
+    its peak, the finer the slots in which a better one is looked for.
+    """
+    if floor.costs.seconds <= seconds * CLOSE:
+        return floor
+    table = table_of(chain, known.costs.peak_bytes)
+    in_time = table.times + chain.extra_seconds <= seconds * CLOSE_SINGLE
+    first = int(np.argmax(in_time))
+    # Sizes were rounded: a plan for some slots less may be fast enough, or only one for more.
+    for slots in range(first - 4, min(first + 12, table.slots + 1)):
+        found = table.plan(table.needs.base + slots * table.slot)
+        if found.costs.seconds <= seconds * CLOSE:
+            return min(found, known, key=lambda plan: plan.costs.peak_bytes)
+    return known

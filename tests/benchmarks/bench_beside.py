@@ -44,10 +44,9 @@ from course.searches.splits import from_splits
 from labkit import compare
 from labkit.busy import Others, cores
 from sublinear.apply import apply
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import plan
 from sublinear.profiling import profile
-from sublinear.searches.simple import keep_all
 from sublinear.split import split
 
 # Of the zoo, of many kinds, in whose memory activations weigh most.

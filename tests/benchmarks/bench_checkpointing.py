@@ -32,10 +32,9 @@ from labkit.results import Workload
 from sublinear.apply import apply
 from sublinear.chain import Chain
 from sublinear.fitted import Fitted
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import largest_batch, plan
 from sublinear.profiling import Roofline, profile, training
-from sublinear.searches.simple import keep_all
 from sublinear.split import split
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)

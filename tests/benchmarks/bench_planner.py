@@ -27,9 +27,9 @@ import time
 from course.plan_pareto import pareto
 from course.searches import genetic
 from sublinear.chain import Block, Chain, Option
+from sublinear.plan import keep_all
 from sublinear.planner import BUDGETED, METHODS, plan
 from sublinear.searches import single_level
-from sublinear.searches.simple import keep_all
 
 KINDS = ("uniform", "pyramid", "layers", "valley")
 SEEDS = range(10)

@@ -27,10 +27,10 @@ from bench_planner import make
 from zoo import FAMILIES, every_output
 
 from sublinear.chain import Block, Chain, Option
+from sublinear.plan import keep_all
 from sublinear.planner import plan
 from sublinear.profiling import profile
 from sublinear.searches import optimal
-from sublinear.searches.simple import keep_all
 from sublinear.split import split
 
 

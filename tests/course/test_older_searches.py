@@ -10,9 +10,8 @@ from course.searches.grid import cut, grid, threshold_splits
 from course.searches.recursive import recursive
 from course.searches.splits import from_splits
 from sublinear.chain import Block, Chain, Option
-from sublinear.plan import simulate
+from sublinear.plan import keep_all, simulate
 from sublinear.searches import single_level
-from sublinear.searches.simple import keep_all
 from tests.sublinear.small_chains import random_chain
 
 

@@ -22,11 +22,10 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import sublinear
 from labkit.restore.generators import rng_state
-from sublinear import budget
+from sublinear import budget, together
 from sublinear.backend import Backend, captured
 from sublinear.capture import watching
-from sublinear.capture.modes import autocast_level
-from sublinear.capture.watching import name_of
+from sublinear.capture.watching import autocast_level, name_of
 from sublinear.equal import Seen, copied, differences
 from sublinear.nodes import Checkpoint, Keep
 from sublinear.plan import Plan
@@ -241,7 +240,7 @@ def test_what_is_captured_trains_as_it_does_plainly(kind: type[nn.Module]) -> No
     wanted = trained(model, model, (ROWS, ROWS, ROWS // 2))
     found = trained(torch.compile(other, backend=by_plan), other, (ROWS, ROWS, ROWS // 2))
     assert not differences(wanted, found)
-    assert by_plan.planned and all(len(graph.known_plan) > 1 for graph in by_plan.planned)
+    assert by_plan.planned and all(len(graph.plan) > 1 for graph in by_plan.planned)
     if kind is Broken:
         assert len(by_plan.planned) > 1
 
@@ -400,9 +399,9 @@ def test_a_share_of_the_plain_peak() -> None:
     by_plan = sublinear.backend("75 %", repeats=1)
     torch.compile(model, backend=by_plan)(rows(1024)).sum().backward()
     [graph] = by_plan.planned
-    peak = by_plan.without_plan().peak_bytes
-    assert graph.known_plan.costs.peak_bytes <= 0.75 * peak
-    assert f"{len(graph.known_plan)} pieces" in str(by_plan)
+    peak = together.plain(by_plan.chains()).peak_bytes
+    assert graph.plan.costs.peak_bytes <= 0.75 * peak
+    assert f"{len(graph.plan)} pieces" in str(by_plan)
 
 
 def test_a_budget_that_no_plan_keeps_is_refused_at_each_call() -> None:
@@ -419,8 +418,8 @@ def test_several_graphs_share_a_budget() -> None:
     planned(rows(1024)).sum().backward()
     chains = by_plan.chains()
     assert len(chains) == 2
-    limit = 0.9 * by_plan.without_plan().peak_bytes
-    assert by_plan.plan(limit).peak_bytes <= limit < by_plan.without_plan().peak_bytes
+    limit = 0.9 * together.plain(by_plan.chains()).peak_bytes
+    assert by_plan.plan(limit).peak_bytes <= limit < together.plain(by_plan.chains()).peak_bytes
 
 
 # ---------------------------------------------------------------------------------------------- fit
@@ -540,6 +539,6 @@ def test_pieces_have_the_names_of_modules(way: str) -> None:
     if way == "compile":
         planned = torch.compile(model, backend=by_plan)
     planned(torch.randn(ROWS, WIDTH)).sum().backward()
-    names = [block.name for block in by_plan.main.known_plan.known_chain.blocks]
+    names = [block.name for block in by_plan.main_plan.known_chain.blocks]
     assert names == ["layers.0.0", "layers.1.0", "last.a.0"]
     assert set(names) <= dict(model.named_modules()).keys()

@@ -11,9 +11,8 @@ from course import models
 from labkit.turn import TURN, Busy
 from sublinear.chain import Chain
 from sublinear.fit import fit
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.profiling import profile
-from sublinear.searches.simple import keep_all
 from sublinear.verify import verify
 
 

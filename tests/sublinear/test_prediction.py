@@ -10,9 +10,8 @@ from zoo import FAMILIES, chain_of, peak
 from sublinear.apply import apply
 from sublinear.chain import NOBODY, Chain
 from sublinear.nodes import Checkpoint, Keep, Node
-from sublinear.plan import Plan
+from sublinear.plan import Plan, keep_all
 from sublinear.planner import plan
-from sublinear.searches.simple import keep_all
 
 BUDGETS = 12
 

@@ -4,7 +4,7 @@ import gc
 
 import torch
 
-from sublinear.probe import probing
+from sublinear.probe import Phase, probing
 
 
 def test_a_phase_has_a_peak_of_its_own() -> None:
@@ -12,7 +12,7 @@ def test_a_phase_has_a_peak_of_its_own() -> None:
         first = torch.ones(1000)
         del first
         second = torch.ones(100)
-        phase = probe.phase()
+        phase = Phase(probe)
         phase.begin()
         third = torch.ones(10)
         del third
@@ -36,7 +36,7 @@ def test_without_phases_all_counts() -> None:
 
 def test_a_phase_may_end_in_a_hook_and_again_later() -> None:
     with probing(torch.device("cpu")) as probe:
-        phase = probe.phase()
+        phase = Phase(probe)
         phase.begin()
         first = torch.ones(100)
         phase.end()

@@ -17,10 +17,9 @@ from sublinear.apply import MENU, apply, checkpointed
 from sublinear.chain import Block, Option, Rerun
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
-from sublinear.profiling import Roofline, bench, calibrate, profile
-from sublinear.profiling.around import Surroundings
-from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
-from sublinear.profiling.calibrate import time_step
+from sublinear.profiling import Roofline, bench, profile, profiler
+from sublinear.profiling.bench import Bench, BlockRun, _with_gradients
+from sublinear.profiling.profiler import time_step
 from sublinear.profiling.tensors import Place
 from sublinear.profiling.training import mean_of_outputs, training
 from sublinear.split import split
@@ -243,10 +242,8 @@ def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_benc
     block = Block("b", 10, (option,), 0, 10, 1.0, rerun=Rerun(28 - 10, 30 - 10))
     # The bench made a gradient of 10 bytes for what leaves the block; in a step it is a part of 25.
     # The loss has made one for the block's parameter, to which a second one of 4 is added.
-    nothing = Saves(frozenset(), frozenset())
-    run = BlockRun(block, (), {1: 4}, (None,), nothing)
-    around = Surroundings(made=frozenset({1}), gradients=[Place("of the loss", 25)])
-    (found,) = _with_gradients([block], [run], around)
+    run = BlockRun(block, (), {1: 4}, (None,), (frozenset(), frozenset()))
+    (found,) = _with_gradients([block], [run], {1}, [Place("of the loss", 25)])
     assert (found.gradient_bytes, found.cotangent_bytes) == (0, 25)
     assert found.options[0].backward_peak == 5 + 4
     assert found.cotangent_bytes + found.rerun.backward == 30 + 4 + 25 - 10
@@ -350,7 +347,7 @@ def test_seconds_of_a_checkpoint_are_no_part_of_its_blocks(monkeypatch) -> None:
 
 def test_a_step_is_timed_at_least_twice(monkeypatch) -> None:
     # Of a clock that stands still all times agree.
-    monkeypatch.setattr(calibrate, "Clock", Told)
+    monkeypatch.setattr(profiler, "Clock", Told)
     ran = Kept()
 
     class Counts(nn.Linear):
@@ -463,8 +460,6 @@ def test_under_autocast() -> None:
         (lambda m, x: profile(m, x, repeats=0), ValueError, "repeats=0"),
         (lambda m, x: profile(m, "x"), TypeError, "inputs='x'"),
         (lambda m, x: profile(m, x, device="cuda"), TypeError, "device='cuda'.*Roofline"),
-        (lambda m, x: profile(m, x, loss=3), TypeError, "loss=3"),
-        (lambda m, x: profile(m, x, optimizer="sgd"), TypeError, "optimizer='sgd'"),
         (
             lambda m, x: apply(m, Plan(kept(0, 2), ""), blocks=split(models.mlp([4, 4, 4]))),
             ValueError,

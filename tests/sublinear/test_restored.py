@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sublinear.fit import fit
 from sublinear.profiling import profile, restored, training
-from sublinear.profiling.calibrate import time_step
+from sublinear.profiling.profiler import time_step
 from sublinear.verify import verify
 
 X = torch.ones(4, 8)

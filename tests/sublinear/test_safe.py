@@ -25,10 +25,10 @@ from labkit.device import seed_all
 from sublinear.apply import apply
 from sublinear.fit import fit
 from sublinear.fitted import Fitted
+from sublinear.plan import every_block
 from sublinear.planner import plan
 from sublinear.profiling import profile, training
 from sublinear.proof import prove
-from sublinear.searches.simple import every_block
 from sublinear.split import split
 
 WIDTH = 6

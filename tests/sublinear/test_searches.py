@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_chains import all_plans, chains, random_chain, thorough
 
-from course.searches.rotor import fastest
+from course.searches import rotor
 from course.searches.splits import from_splits
 from sublinear.chain import NOBODY, Block, Chain, Option
-from sublinear.plan import simulate
-from sublinear.searches import optimal, single_level, within
+from sublinear.plan import keep_all, simulate
+from sublinear.searches import optimal, single_level
 from sublinear.searches.needs import Needs
-from sublinear.searches.simple import keep_all
+from sublinear.searches.table import fastest, smallest
 
 
 def brute_force(chain, *, menu, depth=99):
@@ -63,7 +63,8 @@ def test_the_table_is_the_program_of_its_paper(chain, menu):
     table = optimal.OptimalTable(chain, most(chain), menu=menu)
     assert table.slot == 1
     plain = [
-        fastest(chain, table.needs.base + slots, menu=menu) for slots in range(len(table.times))
+        rotor.fastest(chain, table.needs.base + slots, menu=menu)
+        for slots in range(len(table.times))
     ]
     assert (table.times + chain.extra_seconds).tolist() == plain
 
@@ -109,7 +110,7 @@ def test_fastest_and_smallest_equal_brute_force(chain):
     floor, plain = optimal.lowest_peak(chain, menu=True), simulate(chain, keep_all(chain))
     exact_table = partial(optimal.OptimalTable, menu=True)
     for budget in np.unique(peaks)[::3]:
-        costs = simulate(chain, within.fastest(chain, exact_table, floor, int(budget)))
+        costs = simulate(chain, fastest(chain, exact_table, floor, int(budget)))
         assert costs.peak_bytes <= budget
         # Where plain training fits it is chosen, even if a made-up option of the menu is faster
         # than saving everything.
@@ -117,9 +118,7 @@ def test_fastest_and_smallest_equal_brute_force(chain):
             plain.seconds if plain.peak_bytes <= budget else times[peaks <= budget].min()
         )
     for seconds in (plain.seconds, 1.25 * plain.seconds, 2 * plain.seconds):
-        costs = simulate(
-            chain, within.smallest(chain, exact_table, floor, keep_all(chain), seconds)
-        )
+        costs = simulate(chain, smallest(chain, exact_table, floor, keep_all(chain), seconds))
         assert costs.seconds <= seconds
         assert costs.peak_bytes == peaks[times <= seconds].min()
 
@@ -145,7 +144,7 @@ def test_plans_from_rounded_tables_keep_to_the_budget_to_the_byte(menu):
     coarse = partial(optimal.OptimalTable, menu=menu, slots=60)
     seconds = []
     for share in (0.2, 0.3, 0.5, 0.9):
-        costs = simulate(chain, within.fastest(chain, coarse, floor, int(share * plain.peak_bytes)))
+        costs = simulate(chain, fastest(chain, coarse, floor, int(share * plain.peak_bytes)))
         assert costs.peak_bytes <= share * plain.peak_bytes
         seconds.append(costs.seconds)
     assert seconds == sorted(seconds, reverse=True)
@@ -158,6 +157,6 @@ def test_finer_slots_are_no_worse_than_coarse_ones_by_much():
     floor, times = optimal.lowest_peak(chain, menu=False), []
     for slots in (50, 2000):
         table_of = partial(optimal.OptimalTable, menu=False, slots=slots)
-        found = within.fastest(chain, table_of, floor, budget)
+        found = fastest(chain, table_of, floor, budget)
         times.append(simulate(chain, found).seconds)
     assert times[1] <= times[0] <= 1.05 * times[1]

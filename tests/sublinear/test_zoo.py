@@ -8,9 +8,9 @@ import torch
 from zoo import FAMILIES, QUICK, Row, peak, rows_of
 
 from sublinear.apply import apply
+from sublinear.plan import keep_all
 from sublinear.planner import plan
 from sublinear.profiling import Roofline, profile
-from sublinear.searches.simple import keep_all
 
 
 @pytest.mark.parametrize("name", QUICK)

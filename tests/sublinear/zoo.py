@@ -34,9 +34,9 @@ import zoo_models as own
 from labkit.memory import MemoryMeter
 from sublinear.apply import apply
 from sublinear.chain import Chain
+from sublinear.plan import keep_all
 from sublinear.planner import plan as find
 from sublinear.profiling import profile
-from sublinear.searches.simple import keep_all
 from sublinear.split import split
 
 QUICK_SECONDS = 1.35

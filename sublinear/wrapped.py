@@ -21,9 +21,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_leaves
 
+from labkit.restore import restoring
 from labkit.restore.attributes import exchanged
-from sublinear.blocks.blocks import Blocks, Keywords, Program, State
-from sublinear.repeatable import unmoved
+from sublinear.blocks import Blocks, Keywords, Program, State
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
@@ -75,7 +75,7 @@ class WrappedBlocks(Blocks):
         )
         names = tuple(call.name for call in run)
         blocks = cls.of_groups(model, groups, note=note, wrapped=names)
-        with unmoved(model), torch.no_grad():
+        with restoring(also=(model,)), torch.no_grad():
             try:
                 with blocks.standing_in(blocks.run_all):
                     model(*args, **kwargs)
@@ -87,8 +87,14 @@ class WrappedBlocks(Blocks):
         for i in range(len(self)):
             yield from self.modules(i)
 
+    def around(
+        self, work: Program, original: Callable[..., Any], args: State, kwargs: Keywords
+    ) -> Any:
+        with self.standing_in(work):
+            return original(*args, **kwargs)
+
     @contextmanager
-    def standing_in(self, work: Callable[..., State]) -> Iterator[None]:
+    def standing_in(self, work: Program) -> Iterator[None]:
         """Let ``work``, given what crosses into the first module, do what all of them do.
 
         Raises RuntimeError where the model does not feed them to one another, or uses what they
@@ -112,7 +118,12 @@ class WrappedBlocks(Blocks):
                 others = now
                 result, *_ = work(args[0], *now)
             called += 1
-            token = result if called == len(names) else _Token.of(names[i], names[i + 1])
+            token = result
+            if called < len(names):
+                token = torch.empty(0).as_subclass(_Token)
+                token.words = (
+                    f"the model uses what {names[i]} returns, and not only to feed {names[i + 1]}"
+                )
             return token
 
         modules = enumerate(map(self.model.get_submodule, names))
@@ -170,7 +181,7 @@ def _runs(
     for name in chosen or list(named)[1:]:
         module = named[name]
         listening.append((module, "forward", partial(listen, name, module.forward)))
-    with unmoved(model), torch.no_grad(), exchanged(listening):
+    with restoring(also=(model,)), torch.no_grad(), exchanged(listening):
         model(*args, **kwargs)
     found = []
     for run in itertools.chain(*families.values()):
@@ -226,12 +237,6 @@ class _Token(torch.Tensor):
     """What a module whose work another does hands to the next one: no one may look into it."""
 
     words = ""
-
-    @classmethod
-    def of(cls, maker: str, reader: str) -> torch.Tensor:
-        token = torch.empty(0).as_subclass(cls)
-        token.words = f"the model uses what {maker} returns, and not only to feed {reader}"
-        return token
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
