@@ -90,6 +90,8 @@ def apply(
     defaults. Raises ValueError if the plan is for another number of blocks, or if `split` refuses
     the model.
     """
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan={plan!r} is not a Plan: make one with plan(chain, budget=...)")
     if blocks is None and (inputs is not None or is_plain_sequential(model)):
         blocks = split(model, inputs)
     if blocks is None:

@@ -65,6 +65,7 @@ def plan(
     it breaks the budget. So does a budget below the floor, the lowest peak that any plan of the
     method has; the message says which block sets it.
     """
+    _check_chain(chain)
     check_limits(budget, max_overhead, method)
     check_one(budget, max_overhead)
     if batch_size is not None:
@@ -99,6 +100,7 @@ def largest_batch(
 
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
+    _check_chain(chain)
     check_limits(budget, max_overhead, method)
     search = METHODS[method]
 
@@ -120,6 +122,11 @@ def largest_batch(
                 f"budget={_size(budget)}: any batch fits, since no block's memory grows with it"
             )
     return low + _how_many(fits, range(low + 1, high))
+
+
+def _check_chain(chain: object) -> None:
+    if not isinstance(chain, Chain):
+        raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
 
 
 def _how_many(fits: Callable[[int], bool], sizes: range) -> int:

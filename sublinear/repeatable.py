@@ -198,7 +198,7 @@ def check_repeatable(
     def bare() -> object:
         return run(*state)
 
-    before, held = versions(state), _state(model, modules)
+    before, held, others = versions(state), _state(model, modules), _others(model, modules)
     begin = rng_state()
     statistics = SpareStatistics(norms(modules))
     statistics.prepare()
@@ -213,6 +213,7 @@ def check_repeatable(
         statistics.reset()
         pairs = zip(tree_leaves(first), tree_leaves(bare()), strict=True)
         alike = all(same(one, two) for one, two in pairs if torch.is_tensor(one))
+    changed = [key for key, count in _others(model, modules).items() if others[key] != count]
     for key, (value, _) in _state(model, modules).items():
         was, copy = held.get(key, (None, None))
         stays = value is was
@@ -221,9 +222,11 @@ def check_repeatable(
         elif copy is not None:
             stays = stays and as_before(value, copy)
         if not stays:
-            raise ValueError(
-                f"block {name} changes {key[1]} in forward: computing it again would do so again"
-            )
+            changed.append(key[1])
+    if changed:
+        raise ValueError(
+            f"block {name} changes {changed[0]} in forward: computing it again would do so again"
+        )
     if not alike:
         raise ValueError(
             f"block {name} does not compute the same twice from the same input and random "
@@ -236,6 +239,16 @@ def check_repeatable(
 def versions(state: object) -> list[int]:
     """How often each tensor was changed in place."""
     return [leaf._version for leaf in tree_leaves(state) if torch.is_tensor(leaf)]
+
+
+def _others(model: nn.Module, modules: tuple[nn.Module, ...]) -> dict[str, int]:
+    """How often each buffer of other modules was changed in place."""
+    own = {id(buffer) for module in modules for buffer in module._buffers.values()}
+    return {
+        f"the buffer {name}": buffer._version
+        for name, buffer in model.named_buffers()
+        if id(buffer) not in own and not buffer.is_inference()
+    }
 
 
 def _state(

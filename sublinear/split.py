@@ -28,6 +28,8 @@ def split(
     chooses by name the modules to wrap. Raises ValueError, by name, for what would not train as
     before: hooks, other wrappers, in-place changes of the input.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model={model!r} is not an nn.Module")
     refuse(model)
     kwargs = kwargs or {}
     if modules is None and is_plain_sequential(model):

@@ -42,6 +42,10 @@ def training(
     kwargs: dict[str, object] = {}
     if isinstance(inputs, Mapping):
         args, kwargs = (), dict(inputs)
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer={optimizer!r} is not a torch.optim.Optimizer, nor None")
+    if loss is not None and not callable(loss):
+        raise TypeError(f"loss={loss!r} is no function from the model's output to a scalar tensor")
     if not any(map(torch.is_tensor, tree_leaves((args, kwargs)))):
         raise TypeError(
             f"inputs={inputs!r}: a tensor is accepted, or a tuple of the model's arguments, or a "

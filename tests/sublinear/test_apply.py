@@ -149,6 +149,7 @@ def test_a_plan_for_other_blocks_is_refused_at_the_first_forward() -> None:
             ValueError,
             "options go from 0 to 1: save all",
         ),
+        ("[0 1 2 3]", TypeError, "not a Plan"),
     ],
 )
 def test_bad_plans(plan, error, words) -> None:

@@ -164,6 +164,13 @@ def test_arguments_by_keyword_and_default() -> None:
     assert not torch.equal(*found)
 
 
-def test_a_sequential_without_modules_is_refused() -> None:
-    with pytest.raises(ValueError, match="nothing to plan"):
-        split(nn.Sequential())
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: split("model"), TypeError, "not an nn.Module"),  # type: ignore[arg-type]
+        (lambda: split(nn.Sequential()), ValueError, "nothing to plan"),
+    ],
+)
+def test_bad_arguments(call, error, words) -> None:
+    with pytest.raises(error, match=words):
+        call()

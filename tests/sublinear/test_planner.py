@@ -146,6 +146,7 @@ def test_the_largest_batch_within_an_overhead_lies_between():
         ),
         (lambda: plan(CHAIN, budget=float("nan")), ValueError, r"budget=nan"),
         (lambda: plan(CHAIN, batch_size=0), ValueError, r"batch_size=0"),
+        (lambda: plan("model"), TypeError, r"chain='model': plan takes a Chain"),
         (
             lambda: largest_batch(CHAIN, 1000),
             ValueError,

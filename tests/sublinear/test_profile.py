@@ -460,6 +460,8 @@ def test_under_autocast() -> None:
         (lambda m, x: profile(m, x, repeats=0), ValueError, "repeats=0"),
         (lambda m, x: profile(m, "x"), TypeError, "inputs='x'"),
         (lambda m, x: profile(m, x, device="cuda"), TypeError, "device='cuda'.*Roofline"),
+        (lambda m, x: profile(m, x, loss=3), TypeError, "loss=3"),
+        (lambda m, x: profile(m, x, optimizer="sgd"), TypeError, "optimizer='sgd'"),
         (
             lambda m, x: apply(m, Plan(kept(0, 2), ""), blocks=split(models.mlp([4, 4, 4]))),
             ValueError,

@@ -47,6 +47,21 @@ class Buffered(nn.Linear):
         return super().forward(x)
 
 
+class Elsewhere(nn.Linear):
+    """Counts its calls in a buffer of another module."""
+
+    def __init__(self, other: nn.Linear) -> None:
+        super().__init__(4, 4)
+        other.register_buffer("seen", torch.zeros(()))
+        # Hidden: it is no part of this one.
+        self.others = (other,)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.others[0].seen.add_(1)
+        return super().forward(x)
+
+
 class Attributed(nn.Linear):
     """Counts its calls in an attribute."""
 
@@ -93,6 +108,14 @@ def test_impure_blocks(odd: nn.Module, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         profile(model, X.clone())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_block_that_changes_a_buffer_of_another_one() -> None:
+    first = nn.Linear(4, 4)
+    model = nn.Sequential(first, Elsewhere(first), nn.Linear(4, 4))
+    with pytest.raises(ValueError, match=re.escape("block 1 changes the buffer 0.seen in forward")):
+        profile(model, X.clone())
+    assert not first.seen.any()
 
 
 class Own(nn.Module):
