@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.forked import ONE, Forks, forking
@@ -63,24 +65,27 @@ QUICK = """
 SLOW = "test_types", "test_the_technique_acts", "test_every_scenario_runs"
 
 
-# Two processes get half of the tests each, and later take over from each other. Each begins with
-# long ones, in about equal parts; the quick ones come last, so that both end at the same time.
+# Each process gets as many tests, and later takes over from the others. Each begins with long
+# ones, in about equal parts; the quick ones come last, so that all end at the same time.
 LONG = (
-    ("browser/", "rehearsal/"),
-    (
-        "course/test_notebooks",
-        "course/test_new",
-        "course/test_record",
-        "test_fault_matrix",
-        "test_project",
-    ),
+    ("browser/",),
+    ("course/test_notebooks", "course/test_new", "course/test_record"),
+    ("rehearsal/", "course/test_classroom", "test_fault_matrix", "test_project"),
 )
+# Bytes of memory from which on there are three.
+ROOMY = 12 * 2**30
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Three on two cores, where they have room: in the browser one often waits."""
+    return 3 if psutil.virtual_memory().total >= ROOMY else 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of these modules and of the exercises as quick, and put all in order."""
     quick = set(QUICK.split())
     long: list[list[pytest.Item]] = [[] for _ in LONG]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     others: list[pytest.Item] = []
     last: list[pytest.Item] = []
     for item in items:
@@ -92,8 +97,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         among = [part for part, begins in zip(long, LONG, strict=True) if place.startswith(begins)]
         (among or [last if fast else others])[0].append(item)
     others += last
-    room = max(0, len(items) // 2 - len(long[0]))
-    items[:] = long[0] + others[:room] + long[1] + others[room:]
+    each = len(items) // workers
+    items.clear()
+    for begin in range(workers):
+        items += chain.from_iterable(long[begin::workers])
+        room = max(0, (begin + 1) * each - len(items))
+        items += others[:room]
+        del others[:room]
+    items += others
 
 
 def variables() -> dict[str, str]:
