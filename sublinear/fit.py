@@ -79,6 +79,8 @@ def fit(
     as it is.
     """
     # Before the profile, which may take minutes.
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model={model!r} is not an nn.Module")
     asked, max_overhead = request(budget, max_overhead, method)
     check_number("repeats", repeats)
     if check_every is not None:

@@ -162,3 +162,9 @@ def test_where_nothing_is_asked_for_a_plan_may_take_30_percent_longer(
     monkeypatch.setattr(sys.modules["sublinear.fit"], "find", find)
     fit(models.mlp([4, 4, 4]), torch.ones(2, 4), repeats=1, **asked)
     assert given[0] == overhead
+
+
+@pytest.mark.parametrize("wrong", ["gpt2", torch.nn.Linear, None])
+def test_what_is_no_model_is_named(wrong: object) -> None:
+    with pytest.raises(TypeError, match="model=.* is not an nn.Module"):
+        fit(wrong, torch.ones(2, 4))  # type: ignore[arg-type]
