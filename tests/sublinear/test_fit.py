@@ -166,5 +166,5 @@ def test_where_nothing_is_asked_for_a_plan_may_take_30_percent_longer(
 
 @pytest.mark.parametrize("wrong", ["gpt2", torch.nn.Linear, None])
 def test_what_is_no_model_is_named(wrong: object) -> None:
-    with pytest.raises(TypeError, match="is not an nn.Module"):
+    with pytest.raises(TypeError, match=r"is not an nn\.Module"):
         fit(wrong, torch.ones(2, 4))  # type: ignore[arg-type]
