@@ -190,8 +190,10 @@ class SequentialBlocks(Blocks):
 
     def enter(self, args: State, kwargs: Keywords) -> State:
         # Its one input, however it is given.
-        [x] = [*args, *kwargs.values()]
-        return (x,)
+        given = (*args, *kwargs.values())
+        if len(given) != 1:
+            raise TypeError(f"an nn.Sequential takes one input, not {len(given)}")
+        return given
 
 
 def is_plain_sequential(module: nn.Module) -> bool:

@@ -169,6 +169,11 @@ def test_arguments_by_keyword_and_default() -> None:
     [
         (lambda: split("model"), TypeError, "not an nn.Module"),  # type: ignore[arg-type]
         (lambda: split(nn.Sequential()), ValueError, "nothing to plan"),
+        (
+            lambda: split(nn.Sequential(nn.Linear(2, 2))).enter((1, 2), {}),
+            TypeError,
+            "one input, not 2",
+        ),
     ],
 )
 def test_bad_arguments(call, error, words) -> None:
